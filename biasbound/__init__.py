@@ -1,0 +1,1 @@
+"""Bias-constrained noise schedules for diffusion emulators of PDEs."""

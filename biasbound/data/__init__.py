@@ -1,0 +1,1 @@
+"""Trajectories x⁰ … x^K: generated here, or read from everyone's formats."""

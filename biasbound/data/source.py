@@ -1,0 +1,69 @@
+"""What a generator of trajectories promises.
+
+A source is a small frozen value (picklable, so that worker processes can hold it) that can compute any
+block of its trajectories on its own. Trajectory i depends on (seed, split, i) alone and blocks have a
+fixed size, so the bytes of a file do not hang on the number of workers or on an interruption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from jaxtyping import Float, Float64
+
+__all__ = ["Block", "Boundary", "Layout", "Source", "Split"]
+
+Split = Literal["train", "valid", "test"]
+Boundary = Literal["periodic", "open", "wall"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shape and meaning of the array (S, K, C, *N) that a source fills.
+
+    `channels` are in array order; a vector field is named once per component with a common stem,
+    `velocity_x`, `velocity_y`. `domain` and `boundary` have one entry a space axis. The grid point j of a
+    periodic axis stands at low + j (high − low)/N, that of another axis as `points` says.
+    """
+
+    name: str  # "ks", "kolmogorov", "transonic", …
+    trajectories: int  # S
+    frames: int  # K
+    channels: tuple[str, ...]  # C names
+    grid: tuple[int, ...]  # *N
+    dt: float  # time between frames
+    domain: tuple[tuple[float, float], ...]
+    boundary: tuple[Boundary, ...]
+    block: int = 1  # trajectories computed together, a property of the file and not of the machine
+    points: Literal["left", "centre", "ends"] = "left"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(S, K, C, *N)."""
+        return (self.trajectories, self.frames, len(self.channels), *self.grid)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive trajectories: fields, one scalar a trajectory (Mach), one series a frame (drag), masks."""
+
+    fields: Float[np.ndarray, "n K C *N"]
+    parameters: Mapping[str, Float64[np.ndarray, " n"]] = field(default_factory=dict)
+    series: Mapping[str, Float64[np.ndarray, "n K"]] = field(default_factory=dict)
+    static: Mapping[str, Float[np.ndarray, " *N"]] = field(default_factory=dict)  # e.g. obstacle mask
+
+
+class Source(Protocol):
+    """A generator: its layout, how it was set up, and any block [start, stop) of its trajectories."""
+
+    @property
+    def layout(self) -> Layout: ...
+
+    def provenance(self) -> dict[str, Any]:
+        """Equation, coefficients, scheme, seed and split, as JSON values."""
+        ...
+
+    def block(self, start: int, stop: int) -> Block: ...
