@@ -64,13 +64,16 @@ def _rotate(vector: Float64[np.ndarray, "2 m n"], sign: int) -> Float64[np.ndarr
 def _centre_lines(
     centres: Float64[np.ndarray, "2 m n"], nodes: Float64[np.ndarray, "2 m+1 n+1"], periodic: bool
 ) -> Float64[np.ndarray, "2 m+1 n"]:
-    """From the centre below each row of faces to that above; beyond an edge the mirrored centre."""
+    """From the centre below each row of faces to that above; beyond an edge its mirror image."""
     if periodic:
         period = nodes[:, -1:, :1] - nodes[:, :1, :1]
         ends = centres[:, -1:] - period, centres[:, :1] + period
     else:
-        edge = 0.5 * (nodes[:, [0, -1], 1:] + nodes[:, [0, -1], :-1])
-        ends = 2 * edge[:, :1] - centres[:, :1], 2 * edge[:, 1:] - centres[:, -1:]
+        corner, face = nodes[:, [0, -1], :-1], np.diff(nodes[:, [0, -1]], axis=2)
+        normal = _rotate(face, 1) / np.hypot(*face)
+        edge = centres[:, [0, -1]]
+        image = edge + 2 * ((corner - edge) * normal).sum(0) * normal
+        ends = image[:, :1], image[:, 1:]
     return np.diff(np.concatenate([ends[0], centres, ends[1]], axis=1), axis=1)
 
 

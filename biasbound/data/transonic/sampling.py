@@ -80,38 +80,33 @@ def _weights(
     rings = np.hypot(grid.nodes[0, :, 0], grid.nodes[1, :, 0])
     rays = np.unwrap(np.arctan2(grid.nodes[1, 0], grid.nodes[0, 0]))
     ring, ray = 0.5 * (rings[1:] + rings[:-1]), 0.5 * (rays[1:] + rays[:-1])
-    ring = np.concatenate(
-        [[1 - ring[0]], ring]
-    )  # the ghost ring mirrors the first one in the wall
+    ring = np.concatenate([[1 - ring[0]], ring])  # one ghost, mirrored in the wall
     ray = np.concatenate([[ray[-1] - 2 * np.pi], ray, [ray[0] + 2 * np.pi]])
     row = np.interp(radius, ring, np.arange(1.0, ring.size + 1))
     column = np.interp(angle, ray, np.arange(1.0, ray.size + 1))
     rows, columns = (n + 4 for n in grid.shape)
-    point = np.arange(radius.size)
-    shape = radius.size, rows * columns
+    velocity = _bilinear(row, column, fluid.astype(float), (rows, columns))
+    # Inside: (2r)² parts of the wall value at the same angle, the rest of the mean over the wall.
+    inside = np.where(fluid, 0.0, 4 * radius**2)
+    wall = _bilinear(np.full_like(row, 2.0), column, inside, (rows, columns))
+    mean = np.zeros((rows, columns))
+    mean[2, 2:-2] = grid.across[2, 0] / grid.across[2, 0].sum()
+    rest = np.where(fluid, 0.0, 1 - inside).reshape(-1, 1)
+    centre = sparse.csr_array(rest) @ sparse.csr_array(mean.reshape(1, -1))
+    return velocity, sparse.csr_array(velocity + wall + centre)
 
-    def bilinear(
-        row: Float64[np.ndarray, " n"], weight: Float64[np.ndarray, " n"]
-    ) -> sparse.coo_array:
-        low, left = (
-            np.minimum(row.astype(int), rows - 2),
-            np.minimum(column.astype(int), columns - 2),
-        )
-        up, right = row - low, column - left
-        corners = [
-            (weight * a * b, (point, (low + i) * columns + left + j))
-            for i, a in ((0, 1 - up), (1, up))
-            for j, b in ((0, 1 - right), (1, right))
-        ]
-        return sum(sparse.coo_array(corner, shape=shape) for corner in corners)
 
-    velocity = bilinear(row, fluid.astype(float))
-    inside = np.where(fluid, 0.0, (2 * radius) ** 2)
-    wall = grid.across[2, 0] / grid.across[2, 0].sum()
-    mean = sparse.coo_array(
-        (wall, (np.zeros(wall.size, int), 2 * columns + 2 + np.arange(wall.size))),
-        shape=(1, shape[1]),
-    )
-    rest = sparse.coo_array(np.where(fluid, 0.0, 1 - inside)[:, None])
-    fill = bilinear(np.full_like(row, 2.0), inside) + rest @ mean
-    return sparse.csr_array(velocity), sparse.csr_array(velocity + fill)
+def _bilinear(
+    row: Float64[np.ndarray, " n"],
+    column: Float64[np.ndarray, " n"],
+    scale: Float64[np.ndarray, " n"],
+    shape: tuple[int, int],
+) -> sparse.csr_array:
+    """scale × interpolation at fractional (row, column) of an array of that shape, flattened."""
+    low, left = row.astype(int), column.astype(int)
+    up, right = row - low, column - left
+    cells = [(low + i) * shape[1] + left + j for i in (0, 1) for j in (0, 1)]
+    weights = [a * b * scale for a in (1 - up, up) for b in (1 - right, right)]
+    points = np.tile(np.arange(row.size), 4)
+    entries = np.concatenate(weights), (points, np.concatenate(cells))
+    return sparse.csr_array(entries, shape=(row.size, shape[0] * shape[1]))

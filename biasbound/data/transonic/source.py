@@ -104,8 +104,9 @@ class TransonicCylinder:
             f"frames {self.frames}: must be 1 or more.": self.frames >= 1,
             f"warmup {self.warmup}: must be 0 or more D/U.": self.warmup >= 0,
             f"interval {self.interval}: must be positive.": self.interval > 0,
-            f"cells {self.cells}: the number around must be even, 16 or more.": self.cells[0] >= 16
-            and self.cells[0] % 2 == 0,
+            f"cells {self.cells}: use 16 or more around, an even number, and 16 or more rings.": (
+                min(self.cells) >= 16 and self.cells[0] % 2 == 0
+            ),
             f"reynolds {self.reynolds}: must be positive.": self.reynolds > 0,
             f"precision {self.precision!r}: use one of {get_args(Precision)}.": self.precision
             in get_args(Precision),
