@@ -68,7 +68,7 @@ class Flow:
         ]
         self._fill()
 
-    def advance(self, span: float, cfl: float = 1.2) -> int:
+    def advance(self, span: float, cfl: float = 1.4) -> int:
         """Advance by the time `span` in equal-as-can-be steps; returns their number."""
         steps = 0
         while span > 0:

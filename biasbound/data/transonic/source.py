@@ -153,7 +153,7 @@ class TransonicCylinder:
             "viscosity": "Sutherland, S/T_inf = 110.4/288.15",
             "reynolds": self.reynolds,
             "mach": list(self.mach),
-            "scheme": "finite volume, HLLC, MUSCL kappa=1/3 van Albada, SSP-RK3, CFL 1.2",
+            "scheme": "finite volume, HLLC, MUSCL kappa=1/3 van Albada, SSP-RK3, CFL 1.4",
             "grid": {
                 "kind": "O-grid to r = 35 D",
                 "around": self.cells[0],
