@@ -29,7 +29,7 @@ def box(rows, cols, lengths=(1.0, 1.0), warp=0.0, periodic=(True, True)):
 
 
 def eddies(grid, seed=0, amplitude=0.2):
-    """A random smooth state, periodic in index space, with ρ and p near those of the free stream."""
+    """A random smooth state, periodic in index space, near a uniform flow."""
     rng = np.random.default_rng(seed)
     rows, cols = (2 * np.pi * np.arange(n) / n for n in grid.shape)
     waves = [
@@ -142,7 +142,7 @@ def test_isentropic_vortex_converges_with_second_order(warp):
 
 @pytest.mark.parametrize(("temp", "warp"), [(1.0, 0.0), (1.5, 0.0), (1.0, 0.03)])
 def test_shear_and_heat_decay_at_their_rates(temp, warp):
-    """A shear wave decays as exp(−νk²t), an entropy wave as exp(−νk²t/Pr); ν follows Sutherland."""
+    """Shear decays as exp(−νk²t), entropy as exp(−νk²t/Pr), with Sutherland's ν."""
     grid, mu = box(32, 32, warp=warp), 2e-3
     s = 110.4 / 288.15
     nu = mu * temp**1.5 * (1 + s) / (temp + s) * temp  # ρ = 1/T at p = 1/γ

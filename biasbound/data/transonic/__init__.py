@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from biasbound.data.transonic.source import PRESETS, TransonicCylinder
+try:
+    from biasbound.data.transonic.source import PRESETS, TransonicCylinder
+except ModuleNotFoundError as error:
+    if (error.name or "").split(".")[0] not in ("numba", "scipy"):
+        raise
+    raise ImportError(
+        "The transonic solver needs numba and SciPy: pip install 'biasbound[transonic]'"
+    ) from error
 
 __all__ = ["PRESETS", "TransonicCylinder"]

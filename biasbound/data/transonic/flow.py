@@ -3,7 +3,7 @@ r"""The compressible Navier–Stokes equations on a structured grid, advanced by
     ∂_t q + ∇·F(q) = ∇·G(q, ∇q),   q = (ρ, ρu, ρv, E),   E = p/(γ − 1) + ½ρ|u|²,   γ = 1.4,
 
 in units of ρ∞, a∞ and the length of the grid: the free stream has ρ = 1, p = 1/γ, |u| = Mach.
-Second order in smooth flow (third along straight uniform rows), total variation bounded at shocks.
+Second order in smooth flow, limited at shocks.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from biasbound.data.transonic.jit import Array
 from biasbound.data.transonic.update import stage, wave_rate
 from biasbound.data.transonic.viscous import viscous
 
-__all__ = ["Flow", "Precision", "Side"]
+__all__ = ["GAMMA", "Flow", "Precision", "Side"]
 
+GAMMA = 1.4
 Side = Literal["fixed", "wall"]
 Precision = Literal["float32", "float64"]
 
 # q⁽ⁱ⁾ = a q + b (q⁽ⁱ⁻¹⁾ + dt R(q⁽ⁱ⁻¹⁾)): three stages, third order, strong stability preserving.
 _STAGES = ((0.0, 1.0), (0.75, 0.25), (1 / 3, 2 / 3))
-_GAMMA = 1.4
 
 
 class Flow:
     """State on a grid and its motion.
 
     `w` (4, R+4, C+4) holds ρ, u, v, p with two ghost cells a side, filled whenever it can be seen.
-    Ghost cells of a "fixed" side keep the edge values of the initial state (a far field lets waves out
-    through HLLC's upwinding); a "wall" is adiabatic and without slip. Periodic axes take no side.
+    Ghost cells of a "fixed" side keep the edge values of the initial state (a far field lets waves
+    out through HLLC's upwinding); a "wall" is adiabatic and without slip. Periodic axes take no
+    side.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Flow:
     ) -> None:
         self.grid, self.viscosity = grid, viscosity
         rho, u, v, p = state
-        self.q = np.stack([rho, rho * u, rho * v, p / (_GAMMA - 1) + 0.5 * rho * (u * u + v * v)])
+        self.q = np.stack([rho, rho * u, rho * v, p / (GAMMA - 1) + 0.5 * rho * (u * u + v * v)])
         self.q = self.q.astype(precision)
         self.w = np.pad(state, ((0, 0), (2, 2), (2, 2)), mode="edge").astype(precision)
         self._across, self._along = grid.across.astype(precision), grid.along.astype(precision)
@@ -69,7 +70,7 @@ class Flow:
         self._fill()
 
     def advance(self, span: float, cfl: float = 1.4) -> int:
-        """Advance by the time `span` in equal-as-can-be steps; returns their number."""
+        """Advance by the time `span` in steps of that Courant number; returns how many."""
         steps = 0
         while span > 0:
             wave_rate(self.w, self._span, self.viscosity, self._rate)
@@ -110,7 +111,7 @@ def _edges(w: Array, periodic: bool, sides: tuple[Side, Side]) -> list[tuple[Arr
 
 
 def _spans(grid: Grid) -> Float[np.ndarray, "6 R C"]:
-    """Mean face vectors per volume of both directions, the sum of their lengths and of its squares."""
+    """Mean face vectors per volume of both directions, the sums of their lengths and squares."""
     row, col = grid.across[:2] * grid.across[2], grid.along[:2] * grid.along[2]
     s = np.concatenate([row[:, 1:] + row[:, :-1], col[:, :, 1:] + col[:, :, :-1]])
     s = 0.5 * s / grid.volume

@@ -2,11 +2,11 @@ r"""Structured body-fitted grids and the metrics that a finite-volume scheme nee
 
 Rows r and columns c of cells; (row, column) is right-handed. Every face keeps
 
-    n_x, n_y, |S|     unit normal towards larger r or c, and length,
-    |S|/J, T_x/J, T_y/J   of the gradient ∇q = (δ₁q S + δ₂q T)/J, with δ₁ across the face and δ₂ along it.
+    n_x, n_y, |S|     unit normal towards larger r or c, and length, |S|/J, T_x/J, T_y/J   of the
+    gradient ∇q = (δ₁q S + δ₂q T)/J, with δ₁ across the face and δ₂ along it.
 
-With e₁ the line between the two cell centres and e₂ the face itself, J = e₁·S and T ⊥ e₁, T·e₂ = J.
-The normals of a cell sum to zero by construction, so a uniform flow stays uniform on any grid.
+With e₁ the line between the two cell centres and e₂ the face itself, J = e₁·S and T ⊥ e₁, T·e₂ =
+J. The normals of a cell sum to zero by construction, so a uniform flow stays uniform on any grid.
 """
 
 from __future__ import annotations
@@ -90,9 +90,10 @@ def _metrics(
 def o_grid(around: int, radial: int, *, wall: float | None = None, far: float = 35.0) -> Grid:
     """Rings about the unit-diameter cylinder (rows) out to r = `far`, cut by rays (columns).
 
-    Rays lie denser in the wake, 1 + 2.5 exp(−(θ/0.5)²), and mirror each other about y = 0. Rings start
-    `wall` thick and grow by 11/radial of their distance to the wall; those left over go to the wake,
-    r < 11. All spacings scale as 1/radial or 1/around, so the grids are one family under refinement.
+    Rays lie denser in the wake, 1 + 2.5 exp(−(θ/0.5)²), and mirror each other about y = 0. Rings
+    start `wall` thick and grow by 11/radial of their distance to the wall; those left over go to
+    the wake, r < 11. All spacings scale as 1/radial or 1/around, so the grids are one family under
+    refinement.
     """
     growth, wall = 11 / radial, 0.34 / radial if wall is None else wall
     r = np.linspace(0.0, 1.0, 20001) ** 3 * (far - 0.5)  # distance to the wall, fine near it

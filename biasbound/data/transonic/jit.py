@@ -1,9 +1,10 @@
 """One way into numba for the whole package.
 
-Compiled code is cached on disk. numba looks for a folder that can be written (NUMBA_CACHE_DIR, beside
-the source, the user's cache); in a read-only install without a home there is none, and the kernels are
-then compiled once a process. Its cache is keyed by the file that holds a function and not by the files
-of the functions that it calls, so a kernel here calls only kernels of its own module.
+Compiled code is cached on disk. numba looks for a folder that can be written (NUMBA_CACHE_DIR,
+beside the source, the user's cache); in a read-only install without a home there is none, and the
+kernels are then compiled once a process. Its cache is keyed by the file that holds a function and
+not by the files of the functions that it calls, so a kernel here calls only kernels of its own
+module.
 """
 
 from __future__ import annotations
@@ -12,21 +13,15 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import numba
 from numpy.typing import NDArray
-
-try:
-    import numba
-except ImportError as error:
-    raise ImportError(
-        "The transonic solver needs numba and SciPy: pip install 'biasbound[transonic]'"
-    ) from error
 
 __all__ = ["Array", "jit"]
 
 Array = NDArray[Any]  # float32 or float64
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Division by zero gives ∞ and not an exception, and a·b + c may be fused: both let loops vectorise.
+# Division by zero gives ∞, not an exception, and a·b + c may be fused: so loops vectorise.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
 
 

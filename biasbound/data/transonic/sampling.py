@@ -1,12 +1,13 @@
 r"""From the O-grid to the window x ∈ [−1.5, 10.5], y ∈ [−3, 3], by the path of the original data.
 
-Fields are interpolated to 256×128 points that include the ends of the window, and then brought to the
-wanted size by `scipy.ndimage.zoom` of order 3 in grid mode (the mask of order 0). With h = 12/255 the
-zoomed points are the centres of equal cells on [−1.5 − h/2, 10.5 + h/2], likewise in y: at 128×64 they
-are the mid-points of pairs.
+Fields are interpolated to 256×128 points that include the ends of the window, and then brought to
+the wanted size by `scipy.ndimage.zoom` of order 3 in grid mode (the mask of order 0). With h =
+12/255 the zoomed points are the centres of equal cells on [−1.5 − h/2, 10.5 + h/2], likewise in y:
+at 128×64 they are the mid-points of pairs.
 
-Interpolation is bilinear in (r, θ) between cell centres. Inside the cylinder, where there is no gas,
-velocity is 0, and ρ and p run smoothly from their wall values to the mean of these at the centre.
+Interpolation is bilinear in (r, θ) between cell centres. Inside the cylinder, where there is no
+gas, velocity is 0, and ρ and p run smoothly from their wall values to the mean of these at the
+centre.
 """
 
 from __future__ import annotations
@@ -15,15 +16,9 @@ import warnings
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64
+from scipy import ndimage, sparse
 
 from biasbound.data.transonic.grid import Grid
-
-try:
-    from scipy import ndimage, sparse
-except ImportError as error:
-    raise ImportError(
-        "The transonic solver needs numba and SciPy: pip install 'biasbound[transonic]'"
-    ) from error
 
 __all__ = ["DOMAIN", "Window"]
 
@@ -37,7 +32,7 @@ DOMAIN = tuple(
 
 
 class Window:
-    """Linear maps from the cells of an O-grid (with two ghost cells a side) to `size` points, x first."""
+    """Linear maps from the cells of an O-grid, with two ghosts a side, to `size` points, x first."""
 
     def __init__(self, grid: Grid, size: tuple[int, int]) -> None:
         if not all(4 <= n <= most for n, most in zip(size, _POINTS, strict=True)):
@@ -63,9 +58,8 @@ class Window:
         self, plane: Float64[np.ndarray, "a b"], order: int = 3
     ) -> Float64[np.ndarray, "X Y"]:
         factors = [n / m for n, m in zip(self.size, _POINTS, strict=True)]
-        with (
-            warnings.catch_warnings()
-        ):  # SciPy would prefer another edge mode; the original did not
+        with warnings.catch_warnings():
+            # SciPy would prefer another edge mode; the original took this one.
             warnings.simplefilter("ignore", UserWarning)
             return np.asarray(ndimage.zoom(plane, factors, order=order, grid_mode=True))
 

@@ -1,16 +1,17 @@
 """Trajectories of the flow past a cylinder at transonic speed, one Mach number each.
 
-The recipe follows the "Tra" case of Kohl et al., "Benchmarking Autoregressive Conditional Diffusion Models
-for Turbulent Flow Simulation": Re_D = 10⁴, Mach 0.50 … 0.90, a frame every 0.1 D/U, 128×64 points. Theirs
-comes from a detached-eddy simulation; here the scheme's own dissipation stands for a turbulence model, in
-two dimensions. The flows are alike in their statistics, not equal.
+The recipe follows the "Tra" case of Kohl et al., "Benchmarking Autoregressive Conditional
+Diffusion Models for Turbulent Flow Simulation": Re_D = 10⁴, Mach 0.50 … 0.90, a frame every 0.1
+D/U, 128×64 points. Theirs comes from a detached-eddy simulation; here the scheme's own dissipation
+stands for a turbulence model, in two dimensions. The flows are alike in their statistics, not
+equal.
 
 Channels are what their names say: velocity is u, not ρu as in the original's files.
 
 Splits by Mach number, for `full` as in the original: test is 0.50–0.52 ("extrapolate"), 0.66–0.68
-("interpolate") or 0.64–0.65 ("long"); train the rest of 0.53, 0.54 … 0.90. The original has no validation
-set apart from these; here it takes Mach numbers between those of the training set, in runs of their own,
-so that it shares no trajectory with training or test.
+("interpolate") or 0.64–0.65 ("long"); train the rest of 0.53, 0.54 … 0.90. The original has no
+validation set apart from these; here it takes Mach numbers between those of the training set, in
+runs of their own, so that it shares no trajectory with training or test.
 """
 
 from __future__ import annotations
@@ -50,7 +51,13 @@ class Preset:
 
 PRESETS = {
     "smoke": Preset(
-        {"train": (0.6, 0.8), "valid": (0.7,), "extrapolate": (0.52,), "interpolate": (0.67,), "long": (0.64,)},
+        {
+            "train": (0.6, 0.8),
+            "valid": (0.7,),
+            "extrapolate": (0.52,),
+            "interpolate": (0.67,),
+            "long": (0.64,),
+        },
         frames=12, warmup=2.0, cells=(64, 88),
     ),
     "small": Preset(
@@ -78,11 +85,12 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class TransonicCylinder:
-    """One trajectory a Mach number, started from its own random eddies.
+    """One trajectory a Mach number, started from its own random swirl and eddies.
 
-    Fields: velocity_x, velocity_y, density, pressure in units of a∞, ρ∞, ρ∞a∞² (|u∞| = Mach, ρ∞ = 1,
-    p∞ = 1/γ), lengths in D. Times are in D/U, so `dt` is the same for every Mach number. Series: drag and
-    lift coefficients at each frame. Static: mask, 1 in the gas and 0 in the cylinder.
+    Fields: velocity_x, velocity_y, density, pressure in units of a∞, ρ∞, ρ∞a∞² (|u∞| = Mach, ρ∞ =
+    1, p∞ = 1/γ), lengths in D. Times are in D/U, so `dt` is the same for every Mach number.
+    Series: drag and lift coefficients at each frame. Static: mask, 1 in the gas and 0 in the
+    cylinder.
     """
 
     mach: tuple[float, ...]
@@ -101,6 +109,7 @@ class TransonicCylinder:
             f"mach {self.mach}: give at least one, each in [0.1, 0.95].": self.mach
             and all(0.1 <= m <= 0.95 for m in self.mach),
             f"split {self.split!r}: use one of {get_args(Split)}.": self.split in get_args(Split),
+            f"seed {self.seed}: must be 0 or more.": self.seed >= 0,
             f"frames {self.frames}: must be 1 or more.": self.frames >= 1,
             f"warmup {self.warmup}: must be 0 or more D/U.": self.warmup >= 0,
             f"interval {self.interval}: must be positive.": self.interval > 0,

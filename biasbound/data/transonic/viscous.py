@@ -3,8 +3,8 @@ r"""Viscous part of the residual: Newtonian stress, Fourier's law, Sutherland's 
     τ = μ (∇u + ∇uᵀ − ⅔ ∇·u I),   heat flux = −k ∇T,   k = μ / ((γ − 1) Pr),   T = γp/ρ,
     μ = μ∞ T^{3/2} (1 + S) / (T + S),   S = 110.4 K / 288.15 K.
 
-The gradient at a face combines the difference δ₁ across it with the mean central difference δ₂ along
-it, ∇q = (δ₁q S + δ₂q T) / J (see `grid`), so that no term is dropped on skewed cells.
+The gradient at a face combines the difference δ₁ across it with the mean central difference δ₂
+along it, ∇q = (δ₁q S + δ₂q T) / J (see `grid`), so that no term is dropped on skewed cells.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import math
 
 from biasbound.data.transonic.jit import Array, jit
 
-__all__ = ["viscous"]
+__all__ = ["sutherland", "viscous"]
 
 
 @jit
-def _temperature(rho: Array, p: Array, mu_inf: float, temp: Array, mu: Array) -> None:
+def sutherland(rho: Array, p: Array, mu_inf: float, temp: Array, mu: Array) -> None:
     """T = γp/ρ (1 in the free stream) and Sutherland's μ(T)."""
     real = temp.dtype.type
     gamma, s = real(1.4), real(110.4 / 288.15)
@@ -87,7 +87,7 @@ def viscous(
     """
     rows, cols = out.shape[1], out.shape[2]
     for r in range(rows + 4):
-        _temperature(w[0, r], w[3, r], mu_inf, heat[0, r], heat[1, r])
+        sutherland(w[0, r], w[3, r], mu_inf, heat[0, r], heat[1, r])
     at_faces, flux, below = work[0:4], work[4], work[5]
     for r in range(rows + 1):
         for k in range(4):
