@@ -85,11 +85,16 @@ def run(work: Path, mach: float, **changes: Any) -> Record:
         "steps": steps,
         "cpu_seconds": time.process_time() - begin,
     }
-    work.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(record))
-    os.replace(part, path)
+    save(path, record)
     return record
+
+
+def save(path: Path, value: dict[str, Any]) -> None:
+    """Write whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(value, indent=1) + "\n")
+    os.replace(part, path)
 
 
 def batch_means(record: Record) -> list[float]:
@@ -279,8 +284,7 @@ def main() -> int:
                 f"{row['verdict']}  {name:9s} {key:16s} {row['value']:9.4f}  in [{low:.4g}, {high}]"
             )
             good &= row["verdict"] == "PASS"
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(results, indent=1) + "\n")
+        save(options.out, results)
     return 0 if good else 1
 
 
