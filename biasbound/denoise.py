@@ -22,7 +22,9 @@ errors stay in the units of y, and ladders for plain and residual targets can be
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -83,7 +85,7 @@ def ask(
     return y_est
 
 
-class NetDenoiser(nn.Module):
+class NetDenoiser(nn.Module, ABC):
     """A network as a denoiser; subclasses say what it predicts.
 
     `residual`: None for the plain target, or the scale r of the increment y − x, one number or one a channel.
@@ -93,65 +95,61 @@ class NetDenoiser(nn.Module):
     def __init__(
         self,
         net: Network | Callable[..., Tensor],
-        residual: float | Float[Tensor, " C"] | None = None,
+        residual: float | Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         self.net = net
-        scale = None if residual is None else torch.as_tensor(residual, dtype=torch.float64)
-        if scale is not None and not bool(((scale > 0) & scale.isfinite()).all()):
+        scale = (
+            () if residual is None else residual if isinstance(residual, Sequence) else (residual,)
+        )
+        if not all(r > 0 and math.isfinite(r) for r in scale):
             raise ValueError(f"the residual scale must be positive and finite, got {residual}")
-        self.register_buffer("scale", scale)
-        self.scale: Tensor | None
+        self.residual = tuple(float(r) for r in scale)
 
+    @abstractmethod
     def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
         """z from the network's output."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must say how an output becomes an estimate"
-        )
 
+    @abstractmethod
     def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
         """What the network should output for z_t = a z + s ε."""
-        raise NotImplementedError(f"{type(self).__name__} must say what its network learns")
 
     def forward(self, y_t: State, x: Condition, sigma: Sigma) -> State:
         """y_est."""
         z_t, a, s = self._enter(y_t, x, sigma)
         z = self.estimate(self._output(z_t, x, sigma), z_t, a, s)
-        if self.scale is None:
-            return z
-        return x[:, : y_t.shape[1]] + self._per_channel(y_t) * z
+        return x[:, : y_t.shape[1]] + self._scale(y_t) * z if self.residual else z
 
     def prediction(self, y_t: State, x: Condition, sigma: Sigma) -> State:
         """The raw network output, to be compared with `target` in a training loss."""
         return self._output(self._enter(y_t, x, sigma)[0], x, sigma)
 
     def target(self, y: State, x: Condition, sigma: Sigma, eps: State) -> State:
-        """The output that is right when y_t = √ᾱ y + σ ε; the minimiser of ‖prediction − target‖²."""
+        """The right output for y_t = √ᾱ y + σ ε: a network is trained on ‖prediction − target‖²."""
         _, a, s = self._enter(y, x, sigma)
-        z = y if self.scale is None else (y - x[:, : y.shape[1]]) / self._per_channel(y)
+        z = (y - x[:, : y.shape[1]]) / self._scale(y) if self.residual else y
         return self.objective(z, eps, a, s)
 
     def _output(self, z_t: State, x: Condition, sigma: Sigma) -> State:
         level = torch.as_tensor(sigma, dtype=torch.float64).expand(len(z_t))
-        informed = log_snr(level)
-        if self.scale is not None:
-            informed = informed + 2 * self.scale.log().mean().to(informed)
-        return self.net(z_t, x, informed.to(z_t))
+        shift = sum(2 * math.log(r) for r in self.residual) / max(len(self.residual), 1)
+        return self.net(z_t, x, (log_snr(level) + shift).to(z_t))
 
     def _enter(
         self, y_t: State, x: Condition, sigma: Sigma
     ) -> tuple[State, Coefficient, Coefficient]:
         """(z_t, a, s): the noisy target in the network's variables."""
-        root_alpha_bar, s = coefficients(sigma, y_t)
-        if self.scale is None:
-            return y_t, root_alpha_bar, s
-        r = self._per_channel(y_t)
-        q = torch.sqrt((root_alpha_bar * r) ** 2 + s**2)
-        return (y_t - root_alpha_bar * x[:, : y_t.shape[1]]) / q, root_alpha_bar * r / q, s / q
+        a, s = coefficients(sigma, y_t)
+        if not self.residual:
+            return y_t, a, s
+        r = self._scale(y_t)
+        q = ((a * r) ** 2 + s**2) ** 0.5
+        return (y_t - a * x[:, : y_t.shape[1]]) / q, a * r / q, s / q
 
-    def _per_channel(self, y: State) -> Tensor:
-        assert self.scale is not None
-        return self.scale.reshape(-1, *[1] * (y.ndim - 2)).to(y)
+    def _scale(self, y: State) -> Coefficient:
+        if len(self.residual) == 1:
+            return self.residual[0]
+        return y.new_tensor(self.residual).reshape(-1, *[1] * (y.ndim - 2))
 
 
 class EpsDenoiser(NetDenoiser):

@@ -170,6 +170,12 @@ class Schedule:
         """T + 1, the number of denoiser calls of one chain (NFE)."""
         return len(self.sigma)
 
+    def level(self, t: int) -> float:
+        """σ_t; refuses an index that the schedule does not have (negative ones too)."""
+        if not 0 <= t <= self.top:
+            raise ValueError(f"there is no level {t}: the schedule has levels 0 to {self.top}")
+        return self.sigma[t]
+
     def capped(self, sigma_max: float = SIGMA_MAX) -> Schedule:
         """The same levels below `sigma_max`, with `sigma_max` as the top.
 
