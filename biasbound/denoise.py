@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -47,12 +47,14 @@ __all__ = [
 Coefficient = float | Tensor
 
 
+@runtime_checkable
 class Denoiser(Protocol):
     """y_est = denoiser(y_t, x, σ), with σ a float or one level a sample."""
 
     def __call__(self, y_t: State, x: Condition, sigma: Sigma) -> State: ...
 
 
+@runtime_checkable
 class Network(Protocol):
     """output = net(z_t, x, log_snr) with log_snr of shape (B,); the output has the shape of z_t."""
 
@@ -94,7 +96,7 @@ class NetDenoiser(nn.Module, ABC):
 
     def __init__(
         self,
-        net: Network | Callable[..., Tensor],
+        net: Network,
         residual: float | Sequence[float] | None = None,
     ) -> None:
         super().__init__()

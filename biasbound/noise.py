@@ -141,7 +141,7 @@ class Schedule:
     sigma: tuple[float, ...]
     _meta: str = field(repr=False, compare=False)
 
-    def __init__(self, sigma: Iterable[float], meta: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, sigma: Iterable[Any], meta: Mapping[str, Any] | None = None) -> None:
         try:
             levels = tuple(float(s) for s in sigma)
         except (TypeError, ValueError) as error:

@@ -47,7 +47,8 @@ def jacobian_norm(
         return ask(denoiser, state, x, sigma, allow_nonfinite=True)
 
     def lengths(v: Tensor) -> Tensor:
-        return torch.linalg.vector_norm(v, dim=tuple(range(1, v.ndim)), keepdim=True)
+        length: Tensor = torch.linalg.vector_norm(v, dim=tuple(range(1, v.ndim)), keepdim=True)
+        return length
 
     v = draw(y_t, generator)
     v = v / lengths(v)
