@@ -23,7 +23,7 @@ from ..denoise import Denoiser, ask
 from ..noise import Condition, Schedule, Sigma, State, alpha_bar, draw
 from .curve import LevelNoise, Terms, chain_terms, cosine_similarity
 from .estimate import Estimate, pooled
-from .ratio import PerPair, batches, divide, error_norm
+from .ratio import PerPair, batches, checked_draws, divide, error_norm
 
 __all__ = ["BoundRow", "jacobian_norm", "reb_bound"]
 
@@ -93,12 +93,11 @@ def reb_bound(
     *,
     draws: int = 1,
     iterations: int = 200,
+    rtol: float = 1e-5,
     generator: torch.Generator | None = None,
     batch_size: int | None = None,
 ) -> list[BoundRow]:
     """One row for each level below the top, from level 0 up; for the `renoise` transition."""
-    if draws < 1:
-        raise ValueError(f"a bound needs at least one noise draw, got draws={draws}")
 
     def one(x: Condition, y: State) -> list[BoundTerms]:
         """The levels T−1 … 0 of one chain."""
@@ -112,6 +111,7 @@ def reb_bound(
                     x,
                     terms.sigma,
                     iterations=iterations,
+                    rtol=rtol,
                     generator=generator,
                 )
                 levels.append(_bound_terms(terms, above, y, jacobian))
@@ -119,7 +119,7 @@ def reb_bound(
         return levels
 
     def measure(x: Condition, y: State) -> list[BoundRow]:
-        by_level = list(zip(*(one(x, y) for _ in range(draws)), strict=True))[::-1]
+        by_level = list(zip(*(one(x, y) for _ in range(checked_draws(draws))), strict=True))[::-1]
         return [_row(t, schedule.level(t), terms) for t, terms in enumerate(by_level)]
 
     by_batch = [measure(*pair) for pair in batches(x, y, batch_size)]

@@ -24,7 +24,7 @@ from ..denoise import Denoiser, ask
 from ..noise import Condition, Schedule, State, draw, renoise
 from ..sample import Transition, denoise_chain
 from .estimate import Estimate, pooled
-from .ratio import PerPair, batches, bias_ratio, divide, error_norm, reestimate
+from .ratio import PerPair, batches, bias_ratio, checked_draws, divide, error_norm, reestimate
 
 __all__ = ["BiasRow", "LevelNoise", "Terms", "bias_curve", "chain_terms", "cosine_similarity"]
 
@@ -139,12 +139,10 @@ def bias_curve(
     batch_size: int | None = None,
 ) -> list[BiasRow]:
     """One row a level, from level 0 up; five denoiser calls a level and draw (four with `shared`)."""
-    if draws < 1:
-        raise ValueError(f"a bias needs at least one noise draw, got draws={draws}")
 
     def measure(x: Condition, y: State) -> list[BiasRow]:
         seen: list[dict[str, list[Tensor]]] = [{} for _ in schedule.sigma]
-        for _ in range(draws):
+        for _ in range(checked_draws(draws)):
             noise = LevelNoise(y, generator, shared)
             for terms in chain_terms(denoiser, x, y, schedule, noise, transition):
                 first = terms.clean

@@ -81,6 +81,13 @@ def batches(x: Condition, y: State, size: int | None) -> Iterator[tuple[Tensor, 
         yield x[i : i + step], y[i : i + step]
 
 
+def checked_draws(draws: int) -> int:
+    """Refuse a measurement without noise."""
+    if draws < 1:
+        raise ValueError(f"a bias needs at least one noise draw, got draws={draws}")
+    return draws
+
+
 def over_draws(one: Callable[[], tuple[Tensor, ...]], draws: int) -> tuple[PerDraw, ...]:
     """Repeat a measurement of one or more values a pair; stack each into (R, B)."""
     if draws < 1:

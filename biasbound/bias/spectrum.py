@@ -21,7 +21,7 @@ from torch import Tensor
 from ..denoise import Denoiser
 from ..noise import Condition, State, alpha_bar, draw
 from .estimate import Estimate
-from .ratio import batches, over_draws, reestimate
+from .ratio import batches, checked_draws, reestimate
 
 __all__ = ["ResidualSpectrum", "predicted_own_bias", "residual_spectrum"]
 
@@ -56,13 +56,10 @@ def residual_spectrum(
     )
 
     for x_b, y_b in batches(x, y, batch_size):
-
-        def periodogram(x: Condition = x_b, y: State = y_b) -> tuple[Tensor]:
-            error = (reestimate(denoiser, x, y, sigma, draw(y, generator)) - y).double()
-            return (torch.fft.fftn(error, dim=axes).abs().square() / points,)
-
-        (drawn,) = over_draws(periodogram, draws)
-        per_pair = drawn.mean(0)
+        per_pair = torch.zeros(y_b.shape, dtype=torch.float64, device=y.device)
+        for _ in range(checked_draws(draws)):
+            error = reestimate(denoiser, x_b, y_b, sigma, draw(y_b, generator)) - y_b
+            per_pair += torch.fft.fftn(error.double(), dim=axes).abs().square() / points / draws
         total += per_pair.sum(0)
         squares += per_pair.square().sum(0)
     n = len(y)

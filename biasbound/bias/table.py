@@ -16,7 +16,7 @@ from torch import Tensor
 from ..denoise import Denoiser
 from ..noise import Condition, State, draw
 from .estimate import Estimate, pooled
-from .ratio import Power, batches, bias_ratio, error_norm, reestimate
+from .ratio import Power, batches, bias_ratio, checked_draws, error_norm, reestimate
 
 __all__ = ["TwoStepTable"]
 
@@ -39,12 +39,10 @@ class TwoStepTable:
         generator: torch.Generator | None = None,
         batch_size: int | None = None,
     ) -> None:
-        if draws < 1:
-            raise ValueError(f"a bias needs at least one noise draw, got draws={draws}")
         self.levels = tuple(sorted(denoisers))
         self._denoisers = dict(denoisers)
         self._batches = list(batches(x, y, batch_size))
-        self._draws = draws
+        self._draws = checked_draws(draws)
         self._power: Power = power
         self._seed = int(
             torch.randint(
