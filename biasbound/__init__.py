@@ -16,7 +16,19 @@ from types import ModuleType
 __all__ = ["FLOW", "__version__"]
 __version__ = "0.1.0"
 
-FLOW = ("files", "data", "noise", "denoise", "oracle", "sample", "bias", "search", "cli")
+FLOW = (
+    "files",
+    "data",
+    "noise",
+    "denoise",
+    "oracle",
+    "sample",
+    "bias",
+    "search",
+    "predict",
+    "losses",
+    "cli",
+)
 
 
 def __getattr__(name: str) -> ModuleType:
