@@ -11,9 +11,9 @@ before it. Modules load when they are first used, so that `import biasbound` doe
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
+from typing import Any
 
-__all__ = ["FLOW", "__version__"]
+__all__ = ["FLOW", "__version__", "load"]
 __version__ = "0.1.0"
 
 FLOW = (
@@ -31,13 +31,15 @@ FLOW = (
 )
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     if name in FLOW:
         return import_module(f"{__name__}.{name}")
+    if name == "load":
+        return import_module(f"{__name__}.emulate").load
     raise AttributeError(
         f"module {__name__!r} has no attribute {name!r}; its modules are {', '.join(FLOW)}"
     )
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *FLOW])
+    return sorted([*globals(), *FLOW, "load"])

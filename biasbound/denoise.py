@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from .noise import Condition, Sigma, State, coefficients, log_snr
 
 __all__ = [
+    "PREDICTIONS",
     "Denoiser",
     "EpsDenoiser",
     "NetDenoiser",
@@ -182,3 +183,6 @@ class VDenoiser(NetDenoiser):
 
     def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
         return a * eps - s * z
+
+
+PREDICTIONS: dict[str, type[NetDenoiser]] = {"eps": EpsDenoiser, "x0": X0Denoiser, "v": VDenoiser}

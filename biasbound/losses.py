@@ -138,7 +138,7 @@ def full_unrolled_loss(
                 denoiser,
                 x,
                 schedule,
-                start=draw(y, generator),
+                like=y,
                 generator=generator,
                 transition=transition,
             )

@@ -90,14 +90,15 @@ def sample(
     transition: Transition = "renoise",
     generator: torch.Generator | None = None,
     start: State | None = None,
+    like: State | None = None,
     allow_nonfinite: bool = False,
 ) -> State:
-    """M_θ(x): one emulated step, from `start` or from ŷ_T ~ N(0, I) with the shape of x.
+    """M_θ(x): one emulated step, from `start` or from ŷ_T ~ N(0, I) with the shape of `like`, by default of x.
 
-    Give `start` where the target has fewer channels than the condition. A non-finite estimate raises
+    Give `like` where the target has fewer channels than the condition. A non-finite estimate raises
     `NonFiniteError`; with `allow_nonfinite` it is returned for the samples that it befell.
     """
-    y_T = draw(x, generator) if start is None else start
+    y_T = draw(x if like is None else like, generator) if start is None else start
     chain = denoise_chain(
         denoiser,
         x,

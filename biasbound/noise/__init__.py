@@ -15,6 +15,7 @@ Not promised: that a level is useful. A schedule says nothing about the network 
 
 from .levels import (
     Condition,
+    RowGenerator,
     ShardGenerator,
     Sigma,
     State,
@@ -33,6 +34,7 @@ from .standard import cosine, linear, log_uniform, sigmoid
 __all__ = [
     "SIGMA_MAX",
     "Condition",
+    "RowGenerator",
     "Schedule",
     "ShardGenerator",
     "Sigma",

@@ -13,6 +13,7 @@ from torch import Tensor
 
 __all__ = [
     "Condition",
+    "RowGenerator",
     "ShardGenerator",
     "Sigma",
     "State",
@@ -112,14 +113,32 @@ class ShardGenerator(torch.Generator):
         self.manual_seed(seed)
 
 
+class RowGenerator(torch.Generator):
+    """One stream of noise a row, so that a sample's noise does not hang on what else is in its batch."""
+
+    def __new__(cls, seeds: Sequence[int]) -> RowGenerator:  # noqa: PYI034
+        return super().__new__(cls)
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self.rows = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
 def _own_rows(
     sample: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator | None
 ) -> Tensor:
-    rank, world = (
-        (generator.rank, generator.world) if isinstance(generator, ShardGenerator) else (0, 1)
-    )
-    rows = sample((shape[0] * world, *shape[1:]), generator=generator)
-    return rows[rank * shape[0] : (rank + 1) * shape[0]] if world > 1 else rows
+    """A random tensor whose rows are those that this generator stands for."""
+    if isinstance(generator, RowGenerator):
+        if len(generator.rows) != shape[0]:
+            raise ValueError(
+                f"{len(generator.rows)} streams of noise cannot serve {shape[0]} rows"
+            )
+        return torch.cat([sample((1, *shape[1:]), generator=row) for row in generator.rows])
+    if isinstance(generator, ShardGenerator):
+        rank, rows = generator.rank, shape[0]
+        return sample((rows * generator.world, *shape[1:]), generator=generator)[rank * rows :][
+            :rows
+        ]
+    return sample(tuple(shape), generator=generator)
 
 
 def draw(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
