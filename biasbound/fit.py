@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from jaxtyping import Int64
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -37,7 +39,7 @@ __all__ = [
 ]
 
 Batch = Any  # whatever `data` returns and `loss` understands
-Data = Callable[[Sequence[int]], Batch]
+Data = Callable[[Int64[np.ndarray, " b"]], Batch]
 Loss = Callable[[nn.Module, Batch, torch.Generator], Tensor]
 
 
@@ -194,7 +196,7 @@ class Trainer:
         self.average = (
             None
             if options.ema is None
-            else AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(options.ema))
+            else AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(options.ema))  # type: ignore[no-untyped-call]
         )
         self.order = Order(items, options.batch, options.seed)
         self.progress = Progress()
@@ -246,7 +248,7 @@ class Trainer:
         with nullcontext() if precise else torch.autocast(self.device.type, torch.bfloat16):
             loss: Tensor = objective(self.data(indices), generator)
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         if options.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), options.clip, foreach=True)
         self.optimiser.step()
@@ -286,9 +288,10 @@ class Trainer:
         if self.folder is None or self.rank.rank != 0:
             return
         self.progress.order = self.order.state()
-        meta = {"options": asdict(self.options), "progress": asdict(self.progress)}
+        progress = asdict(self.progress)
         if not math.isfinite(self.progress.lowest):
-            meta["progress"]["lowest"] = None
+            progress["lowest"] = None  # JSON has no infinity
+        meta = {"options": asdict(self.options), "progress": progress}
         save_numbered(self.folder, self.progress.update, self._tensors(), meta)
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -329,9 +332,8 @@ class Trainer:
             slots.setdefault(int(i), {})[slot] = value
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": slots, "param_groups": groups})
-        self.progress = Progress(**meta["progress"])
-        if self.progress.lowest is None:
-            self.progress.lowest = math.inf
+        saved = meta["progress"]
+        self.progress = Progress(**{**saved, "lowest": saved["lowest"] or math.inf})
         self.order = Order(**self.progress.order)
 
 
