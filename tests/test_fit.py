@@ -16,7 +16,7 @@ from biasbound.checkpoint import DamagedCheckpoint, load_newest, load_tensors, s
 from biasbound.denoise import EpsDenoiser, VDenoiser, X0Denoiser
 from biasbound.fit import Diverged, FitOptions, Trainer, learning_rate
 from biasbound.losses import diffusion_loss, direct_loss, proxy_unrolled_loss, refiner_loss
-from biasbound.noise import Schedule, log_uniform
+from biasbound.noise import log_uniform
 from biasbound.predict import DirectPredictor, Refiner
 from biasbound.sample import sample
 from biasbound.track import JsonlLog, ProgressBar, TensorBoard, read_rows
@@ -124,8 +124,10 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, cut):
     assert same(weights(whole.model), weights(resumed.model))
     assert same(weights(whole.averaged), weights(resumed.averaged))
     assert same(*(load_newest(tmp_path / name)[0] for name in ("whole", "parts")))
-    ends = [read_rows(tmp_path / f"{name}.jsonl")[-1] for name in ("whole", "parts")]
-    assert ends[0] == ends[1]
+    rows = [read_rows(tmp_path / f"{name}.jsonl") for name in ("whole", "parts")]
+    if cut % 5 == 0:  # elsewhere the stop itself was reported
+        assert rows[0] == rows[1]
+    assert [row["update"] for row in rows[1]] == sorted({*range(5, 65, 5), cut})
 
 
 PROGRAM = """
@@ -139,7 +141,7 @@ torch.set_num_threads(1)
 folder = Path(sys.argv[1])
 folder.mkdir(exist_ok=True)
 print("ready", flush=True)
-trainer(dict(updates=400, checkpoint_every=20), folder=folder, observers=[JsonlLog(folder / "log.jsonl")]).run()
+trainer(dict(updates=300, checkpoint_every=20), folder=folder, observers=[JsonlLog(folder / "log.jsonl")]).run()
 """
 
 
@@ -272,7 +274,7 @@ def test_the_learning_rate_warms_up_and_falls_along_a_cosine():
     assert rates[10] == 1
     assert rates[60] == pytest.approx(0.55)
     assert learning_rate(o, 110, 110) == pytest.approx(0.1)
-    assert all(a >= b for a, b in zip(rates[10:], rates[11:], strict=False))
+    assert rates[10:] == sorted(rates[10:], reverse=True)
 
 
 def test_a_budget_in_epochs_is_a_number_of_updates():
@@ -351,7 +353,3 @@ def test_two_processes_train_as_one(tmp_path):
     one, two = (read_rows(tmp_path / name / "log.jsonl") for name in ("one", "two"))
     assert [r["update"] for r in one] == [r["update"] for r in two]
     assert [r["loss"] for r in two] == pytest.approx([r["loss"] for r in one], rel=1e-4)
-
-
-def test_a_schedule_is_not_shared_by_accident():
-    assert Schedule(SCHEDULE.sigma) == SCHEDULE
