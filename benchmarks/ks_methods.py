@@ -18,17 +18,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from biasbound.data.formats import load
+from biasbound.data.generate import generate
+from biasbound.data.trajectories import Batch, Trajectories
+from biasbound.nets import mini
 
 from biasbound.adapt import Explorer, SearchOptions, ladder
 from biasbound.bias import bias_curve
 from biasbound.data import ks
-from biasbound.data.formats import load
-from biasbound.data.generate import generate
-from biasbound.data.trajectories import Batch, Trajectories
 from biasbound.emulate import Emulator, Normalisation
 from biasbound.fit import FitOptions, Trainer
 from biasbound.methods import Method, method
-from biasbound.nets import mini
 from biasbound.noise import Schedule
 from biasbound.search import ForcedTransition
 from biasbound.track import JsonlLog, ProgressBar
@@ -77,7 +77,9 @@ def fit(study, chosen, model, schedule, folder, options, name):
     batch, items = study.batches(chosen)
     folder.mkdir(parents=True, exist_ok=True)
     observers = [ProgressBar(name), JsonlLog(folder / "log.jsonl")]
-    return Trainer(model, chosen.loss(schedule), batch, items, options, folder=folder, observers=observers)
+    return Trainer(
+        model, chosen.loss(schedule), batch, items, options, folder=folder, observers=observers
+    )
 
 
 def searched(study, chosen, network, home, options, search):
@@ -88,7 +90,9 @@ def searched(study, chosen, network, home, options, search):
     explorer = Explorer(search)
     torch.manual_seed(options.seed)
     model = chosen.model(network, study.scale)
-    trainer = fit(study, chosen, model, lambda: explorer.active, home / "explore", options, "explore")
+    trainer = fit(
+        study, chosen, model, lambda: explorer.active, home / "explore", options, "explore"
+    )
     x, y = (p[:: max(1, len(p) // 96)][:96] for p in study.normalised(study.valid))
     found = explorer.run(trainer, x, y)
     schedule, table = ladder(explorer.denoisers(trainer, found), x, y, search)
@@ -115,14 +119,24 @@ def run(label: str, home: Path, options: FitOptions, search: SearchOptions) -> d
     torch.manual_seed(options.seed)
     model = base.model(network, study.scale)
     if chosen.proxy:
-        start = fit(study, base, model, lambda: schedule, folder_base / "train", options, base.label)
+        start = fit(
+            study, base, model, lambda: schedule, folder_base / "train", options, base.label
+        )
         model.load_state_dict(start.averaged.state_dict())
-        tuned = FitOptions(**{**asdict(options), "updates": options.updates // 5, "lr": options.lr / 10})
+        tuned = FitOptions(
+            **{**asdict(options), "updates": options.updates // 5, "lr": options.lr / 10}
+        )
         trainer = fit(study, chosen, model, lambda: schedule, folder / "train", tuned, label).run()
     else:
-        trainer = fit(study, chosen, model, lambda: schedule, folder / "train", options, label).run()
+        trainer = fit(
+            study, chosen, model, lambda: schedule, folder / "train", options, label
+        ).run()
     row = evaluate(label, study, trainer.averaged, schedule)
-    row |= {"updates": options.updates, "seed": options.seed, "seconds": round(time.perf_counter() - started, 1)}
+    row |= {
+        "updates": options.updates,
+        "seed": options.seed,
+        "seconds": round(time.perf_counter() - started, 1),
+    }
     row |= {"cpu_seconds": round(time.process_time() - cpu, 1), **provenance()}
     return row
 
@@ -151,20 +165,36 @@ def evaluate(label, study, model, schedule) -> dict:
 
 
 def provenance() -> dict:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return {"commit": commit.stdout.strip(), "torch": torch.__version__, "machine": f"{platform.machine()}, 1 thread"}
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return {
+        "commit": commit.stdout.strip(),
+        "torch": torch.__version__,
+        "machine": f"{platform.machine()}, 1 thread",
+    }
 
 
 def show(rows: list[dict]) -> None:
-    print("| method | NFE | one-step MSE | normalised | REB at the levels, from the lowest | seconds |\n|---|---|---|---|---|---|")
+    print(
+        "| method | NFE | one-step MSE | normalised | REB at the levels, from the lowest | seconds |\n|---|---|---|---|---|---|"
+    )
     for row in rows:
         reb = row.get("reb")
-        span = "" if reb is None else ", ".join(f"{b:.2f}" for b in reb[:8]) + (" …" if len(reb) > 8 else "")
-        print(f"| {row['method']} | {row['nfe']} | {row['mse']:.2e} ± {row['mse_stderr']:.0e} | {row['mse_norm']:.2e} | {span} | {row['seconds']} |")
+        span = (
+            ""
+            if reb is None
+            else ", ".join(f"{b:.2f}" for b in reb[:8]) + (" …" if len(reb) > 8 else "")
+        )
+        print(
+            f"| {row['method']} | {row['nfe']} | {row['mse']:.2e} ± {row['mse_stderr']:.0e} | {row['mse_norm']:.2e} | {span} | {row['seconds']} |"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("label", nargs="?")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--updates", type=int, default=2000)
@@ -173,15 +203,26 @@ def main() -> None:
     parser.add_argument("--home", type=Path, default=Path("out/ks_methods"))
     parser.add_argument("--rows", type=Path, default=Path("results/ks_methods.jsonl"))
     args = parser.parse_args()
-    rows = [json.loads(line) for line in args.rows.read_text().splitlines()] if args.rows.exists() else []
+    rows = (
+        [json.loads(line) for line in args.rows.read_text().splitlines()]
+        if args.rows.exists()
+        else []
+    )
     if args.label is not None:
         torch.set_num_threads(1)
         warnings.simplefilter("always", ForcedTransition)
         args.home.mkdir(parents=True, exist_ok=True)
-        options = FitOptions(updates=args.updates, batch=32, seed=args.seed, lr=1e-3, checkpoint_every=250)
+        options = FitOptions(
+            updates=args.updates, batch=32, seed=args.seed, lr=1e-3, checkpoint_every=250
+        )
         search = SearchOptions(tau_explore=args.tau_explore)
         row = run(args.label, args.home, options, search)
-        kept = [r for r in rows if (r["method"], r["seed"], r["updates"]) != (row["method"], row["seed"], row["updates"])]
+        kept = [
+            r
+            for r in rows
+            if (r["method"], r["seed"], r["updates"])
+            != (row["method"], row["seed"], row["updates"])
+        ]
         args.rows.parent.mkdir(exist_ok=True)
         args.rows.write_text("".join(json.dumps(r) + "\n" for r in [*kept, row]))
         show([row])

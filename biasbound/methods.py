@@ -98,7 +98,12 @@ class Method:
             if not self.proxy:
                 return diffusion_loss(model, x, y, schedule(), generator=generator)
             return proxy_unrolled_loss(
-                model, frames, schedule(), n=self.proxy_steps, conditions=extra, generator=generator
+                model,
+                frames,
+                schedule(),
+                n=self.proxy_steps,
+                conditions=extra,
+                generator=generator,
             )
 
         return compute
