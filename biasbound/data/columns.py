@@ -12,6 +12,7 @@ import os
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,7 +54,7 @@ def runs(frames: Frames) -> Iterator[tuple[int, int]]:
     """[a, b) of each maximal stretch of consecutive frame numbers: what one read can fetch."""
     cuts = np.flatnonzero(np.diff(frames) != 1) + 1
     edges = [0, *cuts.tolist(), len(frames)]
-    yield from zip(edges[:-1], edges[1:], strict=True) if len(frames) else ()
+    yield from pairwise(edges) if len(frames) else ()
 
 
 def channels_first(data: Shaped[np.ndarray, "F ..."], axis: int | None) -> np.ndarray:
@@ -94,9 +95,7 @@ class _File:
     def fill(self, buffer: memoryview, offset: int) -> None:
         done = 0
         while done < len(buffer):
-            got = os.preadv(
-                self.descriptor, [buffer[done : done + READ_LIMIT]], offset + done
-            )
+            got = os.preadv(self.descriptor, [buffer[done : done + READ_LIMIT]], offset + done)
             if got == 0:
                 raise ValueError(f"{self.path} ends before its last frame; copy it again")
             done += got
@@ -133,7 +132,7 @@ class Raw:
         frames = frames % self._shared if self._shared else frames
         data = np.empty((len(frames), *self._frame), self._dtype)
         step = data[:1].nbytes
-        rows = memoryview(data.reshape(-1).view(np.uint8))
+        rows: memoryview = data.reshape(-1).view(np.uint8).data
         for a, b in runs(frames):
             self._file.fill(rows[a * step : b * step], self._offset + int(frames[a]) * step)
         return channels_first(data, self._axis)
@@ -156,8 +155,10 @@ class Hdf5:
     ) -> None:
         self._path, self._name, self._length = path, name, length
         self._frame, self._axis, self._shared = frame, axis, shared
-        self._open: tuple[int, Any] | None = None  # (process, dataset): HDF5 does not survive a fork
-        self._dtype = np.dtype(self._dataset().dtype)
+        self._open: tuple[int, Any] | None = (
+            None  # (process, dataset): HDF5 does not survive a fork
+        )
+        self._dtype: np.dtype[Any] = self._dataset().dtype
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": None}
@@ -230,9 +231,7 @@ class Spread:
         return self.column.dtype
 
     def read(self, frames: Frames) -> Shaped[np.ndarray, "F c *N"]:
-        return np.broadcast_to(
-            self.column.read(frames), (len(frames), self.channels, *self.grid)
-        )
+        return np.broadcast_to(self.column.read(frames), (len(frames), self.channels, *self.grid))
 
 
 class Store:

@@ -23,7 +23,7 @@ from jaxtyping import Float, Float64
 
 from biasbound.data.files import replacing
 from biasbound.data.source import Layout
-from biasbound.data.statistics import Moments
+from biasbound.data.statistics import Moments, require_finite
 from biasbound.data.trajectories import Trajectories
 from biasbound.data.views import Coordinates, check_layout, grid_points
 
@@ -58,7 +58,7 @@ def write_pieces(
     *,
     parameters: Mapping[str, Float64[np.ndarray, " S"]],
     series: Mapping[str, Float64[np.ndarray, "S K"]],
-    static: Mapping[str, Float[np.ndarray, "..."]],
+    static: Mapping[str, Float[np.ndarray, ...]],
     provenance: Mapping[str, Any],
     coordinates: Coordinates | None = None,
     dtype: str = "float32",
@@ -75,7 +75,7 @@ def write_pieces(
     for group in names:
         if len(set(group)) < len(group):
             raise ValueError(f"{path}: one name is used twice among {group}")
-    moments = Moments(layout.channels)
+    moments = Moments(len(layout.channels))
     with replacing(path, overwrite) as temporary, h5py.File(temporary, "w") as file:
         axes = _axes(len(layout.grid))
         _write_frame(file, layout, axes, coordinates or grid_points(layout), provenance)
@@ -86,6 +86,7 @@ def write_pieces(
         for s, k, fields in pieces:
             with np.errstate(over="ignore"):
                 fields = fields.astype(dtype, copy=False)
+            require_finite(fields, layout.channels, s, k, f"{layout.name} as {dtype}")
             moments.add(fields, s, k)
             part = np.s_[s : s + fields.shape[0], k : k + fields.shape[1]]
             for dataset, channels in places:

@@ -53,7 +53,9 @@ class Block:
     fields: Float[np.ndarray, "n K C *N"]
     parameters: Mapping[str, Float64[np.ndarray, " n"]] = field(default_factory=dict)
     series: Mapping[str, Float64[np.ndarray, "n K"]] = field(default_factory=dict)
-    static: Mapping[str, Float[np.ndarray, " *N"]] = field(default_factory=dict)  # e.g. obstacle mask
+    static: Mapping[str, Float[np.ndarray, " *N"]] = field(
+        default_factory=dict
+    )  # e.g. obstacle mask
 
 
 class Source(Protocol):

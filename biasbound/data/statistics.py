@@ -12,15 +12,19 @@ __all__ = ["Moments", "Statistics", "require_finite"]
 
 
 def require_finite(
-    fields: Float[np.ndarray, "n k C *N"], channels: Sequence[str], start: int = 0, frame: int = 0
+    fields: Float[np.ndarray, "n k C *N"],
+    channels: Sequence[str],
+    start: int,
+    frame: int,
+    name: str,
 ) -> None:
-    """Refuse NaN and infinity, naming where the first one stands."""
+    """Refuse NaN and infinity in frames from `frame` of trajectories from `start`, saying where."""
     if not np.isfinite(fields).all():
         s, k, c, *_ = (int(i) for i in np.argwhere(~np.isfinite(fields))[0])
         value = fields[s, k, c][~np.isfinite(fields[s, k, c])][0]
         raise ValueError(
-            f"trajectory {start + s}, frame {frame + k}, channel {channels[c]} holds {value}; "
-            "every value must be finite"
+            f"{name}: found {value} in trajectory {start + s}, frame {frame + k}, channel "
+            f"{channels[c]}; expected finite values"
         )
 
 
@@ -69,20 +73,19 @@ class _Running:
 class Moments:
     """Statistics of pieces (n, k, C, *N) that come in order of trajectory, then of frame."""
 
-    def __init__(self, channels: Sequence[str]) -> None:
-        self._channels = tuple(channels)
-        self._fields = _Running(len(channels))
-        self._increments = _Running(len(channels))
+    def __init__(self, channels: int) -> None:
+        self._fields, self._increments = _Running(channels), _Running(channels)
         self._last: tuple[int, int, np.ndarray] | None = None
 
     def add(self, fields: Float[np.ndarray, "n k C *N"], start: int = 0, frame: int = 0) -> None:
         """Take in frames [frame, frame + k) of the trajectories from `start`."""
-        require_finite(fields, self._channels, start, frame)
         self._fields.add(fields)
         wide = fields.astype(np.float64, copy=False)
         self._increments.add(np.diff(wide, axis=1))
         if self._last is not None and self._last[:2] == (start, frame):
-            self._increments.add(wide[:, :1] - self._last[2])  # across two pieces of one trajectory
+            self._increments.add(
+                wide[:, :1] - self._last[2]
+            )  # across two pieces of one trajectory
         self._last = (start, frame + fields.shape[1], wide[-1:, -1:]) if len(fields) == 1 else None
 
     def statistics(self) -> Statistics:

@@ -28,16 +28,17 @@ from torch import Tensor
 from biasbound.data.columns import Array, Reader, Store
 from biasbound.data.order import permutation
 from biasbound.data.source import Boundary, Layout
-from biasbound.data.statistics import Moments, Statistics
+from biasbound.data.statistics import Moments, Statistics, require_finite
 from biasbound.data.views import Coordinates, View, check_layout, grid_points, thin_grid
 
 __all__ = ["Batch", "Trajectories", "Windows"]
 
+PERIODIC: tuple[Boundary, ...] = ("periodic",)
 PIECE = 1 << 22  # values held at once in a streaming pass
 Index = int | np.integer | slice | Sequence[int] | np.ndarray | Tensor
 
 
-def _float32(array: Float[np.ndarray, "..."]) -> Float[Tensor, "..."]:
+def _float32(array: Float[np.ndarray, ...]) -> Float[Tensor, ...]:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
 
@@ -59,7 +60,7 @@ class Batch(NamedTuple):
         return self.frames[:, 1]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trajectories:
     """S trajectories of K frames with C channels on a grid *N, in memory or on disk."""
 
@@ -69,7 +70,7 @@ class Trajectories:
     coordinates: Coordinates
     parameters: Mapping[str, Float64[np.ndarray, " S"]] = field(default_factory=dict)
     series: Mapping[str, Float64[np.ndarray, "S K"]] = field(default_factory=dict)
-    static: Mapping[str, Float[np.ndarray, "..."]] = field(default_factory=dict)  # *N or S *N
+    static: Mapping[str, Float[np.ndarray, ...]] = field(default_factory=dict)  # *N or S *N
     provenance: Mapping[str, Any] = field(default_factory=dict)
     name: str = "array"  # how messages call it
     conditions: tuple[str, ...] = ()
@@ -113,7 +114,7 @@ class Trajectories:
             grid=tuple(grid),
             dt=dt,
             domain=tuple(domain) or ((0.0, 1.0),) * len(grid),
-            boundary=tuple(boundary) or ("periodic",) * len(grid),
+            boundary=tuple(boundary) or PERIODIC * len(grid),
         )
         if len(layout.channels) != c:
             raise ValueError(f"{name}: {len(layout.channels)} names for {c} channels")
@@ -140,6 +141,10 @@ class Trajectories:
     def __len__(self) -> int:
         return self.layout.trajectories
 
+    def __repr__(self) -> str:
+        size = " × ".join(map(str, self.shape))
+        return f"Trajectories({self.name}: {size}, dt {self.dt:g}, {', '.join(self.channels)})"
+
     def take(
         self, s: Int64[np.ndarray, " B"], k: Int64[np.ndarray, "B W"]
     ) -> Float[np.ndarray, "B W C *N"]:
@@ -160,14 +165,19 @@ class Trajectories:
         return _float32(self.read(s, s + 1))[0]
 
     def pieces(self, limit: int = PIECE) -> Iterator[tuple[int, int, np.ndarray]]:
-        """All data in order, bounded in size: (first trajectory, first frame, (n, k, C, *N))."""
+        """All data in order, bounded in size: (first trajectory, first frame, (n, k, C, *N)).
+
+        NaN and infinity are refused by their place.
+        """
         _, frames, *rest = self.shape
         size = int(np.prod(rest))
         some = max(1, limit // (size * frames))
         step = frames if size * frames <= limit else max(1, limit // size)
         for s in range(0, len(self), some):
             for k in range(0, frames, step):
-                yield s, k, self.read(s, min(s + some, len(self)), slice(k, k + step))
+                fields = self.read(s, min(s + some, len(self)), slice(k, k + step))
+                require_finite(fields, self.channels, s, k, self.name)
+                yield s, k, fields
 
     def load(self) -> Self:
         """The same trajectories in memory."""
@@ -179,7 +189,9 @@ class Trajectories:
         rows = np.atleast_1d(np.arange(len(self))[trajectories])
         kept = range(self.layout.frames)[frames]
         if len(rows) == 0 or len(kept) == 0 or kept.step < 0:
-            raise ValueError(f"{self.name}: a selection needs a trajectory and frames going forwards")
+            raise ValueError(
+                f"{self.name}: a selection needs a trajectory and frames going forwards"
+            )
         rank = len(self.layout.grid)
         return replace(
             self,
@@ -205,13 +217,13 @@ class Trajectories:
         if space == 1:
             return thin
         every = slice(None, None, space)
-        axes = [every] * len(self.layout.grid)
+        axes: Any = (..., *[every] * len(self.layout.grid))
         return replace(
             thin,
             layout=thin_grid(thin.layout, self.coordinates, space, self.name),
             view=replace(thin.view, points=tuple(p[every] for p in thin.view.points)),
             coordinates=tuple(c[every] for c in self.coordinates),
-            static={n: v[(..., *axes)] for n, v in thin.static.items()},
+            static={n: v[axes] for n, v in thin.static.items()},
             known=None,
         )
 
@@ -233,7 +245,9 @@ class Trajectories:
         have = sorted({*self.parameters, *self.static})
         missing = [name for name in names if name not in have]
         if missing:
-            raise ValueError(f"{self.name} has no parameter or static field {missing[0]!r}: {have}")
+            raise ValueError(
+                f"{self.name} has no parameter or static field {missing[0]!r}: {have}"
+            )
         return replace(self, conditions=names)
 
     def windows(self, steps: int) -> Windows:
@@ -250,18 +264,17 @@ class Trajectories:
         values = [self.parameters.get(n, self.static.get(n)) for n in self.conditions]
         return replace(
             self.known or self.measure(),
-            condition_mean=np.array([np.mean(v, dtype=np.float64) for v in values if v is not None]),
+            condition_mean=np.array(
+                [np.mean(v, dtype=np.float64) for v in values if v is not None]
+            ),
             condition_std=np.array([np.std(v, dtype=np.float64) for v in values if v is not None]),
         )
 
     def measure(self) -> Statistics:
-        """Statistics of the channels from one pass; NaN or infinity is refused by its place."""
-        moments = Moments(self.channels)
+        """Statistics of the channels from one pass over this view."""
+        moments = Moments(len(self.channels))
         for s, k, fields in self.pieces():
-            try:
-                moments.add(fields, s, k)
-            except ValueError as error:
-                raise ValueError(f"{self.name}: {error}") from None
+            moments.add(fields, s, k)
         return moments.statistics()
 
 
@@ -278,7 +291,7 @@ class Windows:
         self.trajectories, self.steps, self.per_trajectory = trajectories, steps, frames - steps
         self._planes = [self._plane(name) for name in trajectories.conditions]
 
-    def _plane(self, name: str) -> Float[Tensor, "..."]:
+    def _plane(self, name: str) -> Float[Tensor, ...]:
         """A condition as (S or 1, *N or ones), to be expanded for a batch."""
         of, rank = self.trajectories, len(self.trajectories.layout.grid)
         if name in of.parameters:
@@ -294,7 +307,7 @@ class Windows:
         if isinstance(index, slice):
             index = range(len(self))[index]
         numbers = np.atleast_1d(np.asarray(index, dtype=np.int64))
-        if len(numbers) and not (0 <= numbers.min() and numbers.max() < len(self)):
+        if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(self)):
             raise IndexError(f"windows are numbered 0 … {len(self) - 1}")
         s, k = np.divmod(numbers, self.per_trajectory)
         frames = _float32(self.trajectories.take(s, k[:, None] + np.arange(self.steps + 1)))

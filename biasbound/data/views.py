@@ -18,7 +18,7 @@ Coordinates = tuple[Float64[np.ndarray, "_"], ...]
 
 def grid_points(layout: Layout) -> Coordinates:
     """Where the grid points of each axis stand, by the rule of `Layout`: low + (j + o) h."""
-    axes = []
+    axes: list[np.ndarray] = []
     for n, (low, high), kind in zip(layout.grid, layout.domain, layout.boundary, strict=True):
         points = "left" if kind == "periodic" else layout.points
         if points == "ends":
@@ -34,7 +34,9 @@ def check_layout(layout: Layout, name: str) -> None:
     if rank == 0 or len(layout.domain) != rank or len(layout.boundary) != rank:
         raise ValueError(f"{name}: grid, domain and boundary need one entry a space axis")
     if min(layout.shape) < 1:
-        raise ValueError(f"{name}: found shape {layout.shape}, expected (S, K, C, *N) without zeros")
+        raise ValueError(
+            f"{name}: found shape {layout.shape}, expected (S, K, C, *N) without zeros"
+        )
     if not (math.isfinite(layout.dt) and layout.dt > 0):
         raise ValueError(f"{name}: found a time step of {layout.dt}, expected a positive number")
     bad = [c for c in layout.channels if not c or "/" in c or c == "."]
@@ -81,7 +83,8 @@ class View:
     ) -> Int64[np.ndarray, "B W"]:
         """Stored frame numbers s₀·K₀ + k₀ of the view's frames k of its trajectories s."""
         stored = self.frames.start + self.frames.step * k
-        return self.trajectories[s][:, None] * self.length + stored
+        numbers: np.ndarray = self.trajectories[s][:, None] * self.length + stored
+        return numbers
 
     @property
     def slices(self) -> tuple[slice, ...]:

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import h5py
 import numpy as np
@@ -63,7 +63,9 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
     own = file.get("biasbound")
     if own is not None:
         if int(own.attrs["version"]) > VERSION:
-            raise ValueError(f"{path} was written by a newer biasbound; update this one to read it")
+            raise ValueError(
+                f"{path} was written by a newer biasbound; update this one to read it"
+            )
         layout = _own_layout(own)
         facts = {
             "provenance": json.loads(_text(own["provenance"][()])),
@@ -141,7 +143,9 @@ def _check_shape(
 ) -> None:
     """A field has ([S], [K], *N, …); an axis along which it does not vary may have size 1."""
     varying = np.asarray(dataset.attrs["dim_varying"], dtype=bool).tolist()
-    allowed = itertools.product(*((n,) if v else (1, n) for n, v in zip(grid, varying, strict=True)))
+    allowed = itertools.product(
+        *((n,) if v else (1, n) for n, v in zip(grid, varying, strict=True))
+    )
     if dataset.shape not in {(*lead, *space, *components) for space in allowed}:
         raise ValueError(
             f"{path}: found {dataset.name[1:]} of shape {dataset.shape}, expected "
@@ -178,6 +182,7 @@ def _boundary(file: h5py.File, axes: Sequence[str]) -> tuple[Boundary, ...]:
     An axis with two different ends is called open.
     """
     ends: dict[tuple[str, int], Boundary] = {}
+    known: dict[str, Boundary] = {kind: kind for kind in get_args(Boundary)}
     for group in file["boundary_conditions"].values():
         kind = _text(group.attrs["bc_type"]).lower()
         dims = _texts(group.attrs["associated_dims"])
@@ -185,10 +190,8 @@ def _boundary(file: h5py.File, axes: Sequence[str]) -> tuple[Boundary, ...]:
         for i, axis in enumerate(dims):
             for end in (0, -1):
                 edge = mask.take(end, axis=i)
-                if kind in ("periodic", "open", "wall") and (
-                    edge.all() if kind == "wall" else edge.any()
-                ):
-                    ends[axis, end] = kind
+                if kind in known and (edge.all() if kind == "wall" else edge.any()):
+                    ends[axis, end] = known[kind]
     kinds = [(ends.get((axis, 0), "open"), ends.get((axis, -1), "open")) for axis in axes]
     return tuple(low if low == high else "open" for low, high in kinds)
 
@@ -196,7 +199,8 @@ def _boundary(file: h5py.File, axes: Sequence[str]) -> tuple[Boundary, ...]:
 def _axis_points(dataset: h5py.Dataset) -> Float64[np.ndarray, " n"]:
     """Grid points of one axis (of the first trajectory where they differ)."""
     points = np.asarray(dataset, dtype=np.float64)
-    return points.reshape(-1, points.shape[-1])[0]
+    first: np.ndarray = points.reshape(-1, points.shape[-1])[0]
+    return first
 
 
 def _domain(points: Float64[np.ndarray, " n"], kind: Boundary) -> tuple[float, float]:
@@ -231,5 +235,9 @@ def _attributes(file: h5py.File) -> dict[str, Any]:
     found = {}
     for name, value in file.attrs.items():
         plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-        found[name] = _texts(plain) if isinstance(plain, list) and plain and isinstance(plain[0], str | bytes) else plain
+        found[name] = (
+            _texts(plain)
+            if isinstance(plain, list) and plain and isinstance(plain[0], str | bytes)
+            else plain
+        )
     return found
