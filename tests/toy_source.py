@@ -7,6 +7,7 @@ tests/toy_source.py --out FILE …` generates a file, for tests that kill it.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ class ToySource:
     batch: int = 2
     delay: float = 0.0  # seconds a block, outside the provenance
     poison: int = -1  # trajectory that holds a NaN in its last frame
+    crash: int = -1  # block at whose start the process ends without a word
 
     def __post_init__(self) -> None:
         if self.trajectories < 1:
@@ -59,6 +61,8 @@ class ToySource:
 
     def block(self, start: int, stop: int) -> Block:
         time.sleep(self.delay)
+        if start == self.crash:
+            os._exit(1)
         return Block(
             np.stack([self._one(i) for i in range(start, stop)]),
             parameters={"speed": np.array([self._speed(i) for i in range(start, stop)])},

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int64, Shaped
@@ -25,6 +25,7 @@ Frames = Int64[np.ndarray, " F"]
 READ_LIMIT = 1 << 30  # bytes; the kernel refuses single reads of 2 GiB
 
 
+@runtime_checkable
 class Column(Protocol):
     """Some channels of every frame."""
 
@@ -39,6 +40,7 @@ class Column(Protocol):
         ...
 
 
+@runtime_checkable
 class Reader(Protocol):
     """All channels of every frame."""
 

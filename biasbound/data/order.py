@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Self
 
 import numpy as np
 from jaxtyping import Int64
@@ -43,7 +42,7 @@ class Order:
         names = ("length", "size", "seed", "epoch", "position")
         return {name: getattr(self, name) for name in names}
 
-    def __iter__(self) -> Self:
+    def __iter__(self) -> Order:
         return self
 
     def __next__(self) -> Int64[np.ndarray, " B"]:

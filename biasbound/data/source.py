@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Float64
@@ -58,6 +58,7 @@ class Block:
     )  # e.g. obstacle mask
 
 
+@runtime_checkable
 class Source(Protocol):
     """A generator: its layout, how it was set up, and any block [start, stop) of its trajectories."""
 

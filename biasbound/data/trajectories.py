@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -85,7 +85,7 @@ class Trajectories:
         name: str,
         coordinates: Coordinates | None = None,
         **facts: Any,
-    ) -> Self:
+    ) -> Trajectories:
         """All of a reader's frames, which have the shape that `layout` says."""
         check_layout(layout, name)
         points = coordinates or grid_points(layout)
@@ -102,7 +102,7 @@ class Trajectories:
         boundary: Sequence[Boundary] = (),
         name: str = "array",
         **facts: Any,
-    ) -> Self:
+    ) -> Trajectories:
         """Wrap an array in memory. Unsaid: channels u0, u1, …; a periodic domain [0, 1] an axis."""
         array = fields.numpy() if isinstance(fields, Tensor) else fields
         s, k, c, *grid = array.shape
@@ -179,12 +179,14 @@ class Trajectories:
                 require_finite(fields, self.channels, s, k, self.name)
                 yield s, k, fields
 
-    def load(self) -> Self:
+    def load(self) -> Trajectories:
         """The same trajectories in memory."""
         reader = Store([Array(self.read(0, len(self)))])
         return replace(self, reader=reader, view=View.whole(self.layout))
 
-    def select(self, trajectories: Index = slice(None), frames: slice = slice(None)) -> Self:
+    def select(
+        self, trajectories: Index = slice(None), frames: slice = slice(None)
+    ) -> Trajectories:
         """Some trajectories (a number, slice, list or mask) and a stretch of frames."""
         rows = np.atleast_1d(np.arange(len(self))[trajectories])
         kept = range(self.layout.frames)[frames]
@@ -209,7 +211,7 @@ class Trajectories:
             known=None,
         )
 
-    def stride(self, time: int = 1, space: int = 1) -> Self:
+    def stride(self, time: int = 1, space: int = 1) -> Trajectories:
         """Every `time`-th frame and every `space`-th grid point along each axis, from the first."""
         if time < 1 or space < 1:
             raise ValueError(f"{self.name}: strides must be at least 1, got {time} and {space}")
@@ -227,7 +229,7 @@ class Trajectories:
             known=None,
         )
 
-    def split(self, seed: int | None = None, **fractions: float) -> dict[str, Self]:
+    def split(self, seed: int | None = None, **fractions: float) -> dict[str, Trajectories]:
         """Disjoint parts by trajectory, `split(train=0.8, valid=0.1, test=0.1)`.
 
         Part i holds the trajectories from ⌊S Σ_{j<i} f_j⌋ to ⌊S Σ_{j≤i} f_j⌋, in stored order or,
@@ -240,7 +242,7 @@ class Trajectories:
         parts = zip(fractions, [0, *ends[:-1]], ends, strict=True)
         return {part: self.select(order[a:b]) for part, a, b in parts}
 
-    def condition_on(self, *names: str) -> Self:
+    def condition_on(self, *names: str) -> Trajectories:
         """Give these parameters or static fields to x (and x only) as extra channels."""
         have = sorted({*self.parameters, *self.static})
         missing = [name for name in names if name not in have]

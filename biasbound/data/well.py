@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -42,9 +43,10 @@ def read(path: Path, dt: float | None = None) -> Trajectories:
         try:
             return _read(file, path, dt)
         except KeyError as error:
+            named = re.search(r"'([^']+)'", str(error))
             raise ValueError(
-                f"{path}: found HDF5 like The Well's but without {error.args[0]}; expected "
-                "dimensions (spatial_dims, time), boundary_conditions, scalars and t0_fields"
+                f"{path}: found HDF5 like The Well's but without {named[1] if named else error}; "
+                "expected dimensions (spatial_dims, time), boundary_conditions and the fields listed"
             ) from None
 
 
