@@ -176,6 +176,14 @@ def test_broken_files_get_one_sentence(damage, command, path, tmp_path, capsys):
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 
+def test_a_file_cut_anywhere_gets_one_sentence(path, capsys):
+    whole = path.read_bytes()
+    for length in np.linspace(1, len(whole) - 1, 15).astype(int):
+        path.write_bytes(whole[:length])
+        assert run("info", path) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
 def acdm(folder: Path) -> None:
     rng = np.random.default_rng(0)
     t = Trajectories.from_array(
@@ -246,7 +254,7 @@ def test_info_tells_what_the_file_holds(path, capsys):
     out = capsys.readouterr().out
     t = load(path)
     fields = t.read(0, 2).astype(np.float64)
-    for part in ("2 trajectories, 4 frames, 1 channels, 8 points", "dt 0.25", "mach: 0.5 … 0.75"):
+    for part in ("2 trajectories, 4 frames, 1 channel, 8 points", "dt 0.25", "mach: 0.5 … 0.75"):
         assert part in out
     for value in (fields.mean(), fields.std(), np.diff(fields, axis=1).std()):
         assert f"{value:.6g}" in out

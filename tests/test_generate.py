@@ -22,8 +22,8 @@ from biasbound.data.generate import generate
 TOY = Path(__file__).with_name("toy_source.py")
 
 
-def alive(session: int) -> list[int]:
-    """Processes of a session."""
+def alive(group: int) -> list[int]:
+    """Processes of a group."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -31,7 +31,7 @@ def alive(session: int) -> list[int]:
                 state, *fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if int(fields[2]) == session and state != "Z":
+            if int(fields[1]) == group and state != "Z":
                 found.append(int(entry.name))
     return found
 
@@ -63,9 +63,9 @@ def test_a_killed_generation_goes_on_to_the_same_file(tmp_path):
     generate(ToySource(trajectories=12), whole)
     env = os.environ | {"PYTHONPATH": str(Path.cwd())}
     command = [sys.executable, str(TOY), "--out", str(cut), "--workers", "2", "--delay", "0.5"]
-    process = subprocess.Popen(command, env=env, start_new_session=True)
+    process = subprocess.Popen(command, env=env, process_group=0)
     part = tmp_path / "cut.h5.part"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(list(part.glob("block_*.npz"))) < 2:
         assert process.poll() is None, "ended before it could be killed"
         assert time.monotonic() < deadline

@@ -186,13 +186,20 @@ def _generate(given: argparse.Namespace) -> None:
         written = generate(
             source,
             given.out,
-            workers=given.workers if given.workers is not None else os.cpu_count() or 1,
+            workers=given.workers if given.workers is not None else _cores(),
             dtype=given.dtype,
             overwrite=given.force,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     size = " × ".join(map(str, source.layout.shape))
     print(f"{given.out}: {size} {'written' if written else 'is there already'}")
+
+
+def _cores() -> int:
+    """Processors that this process may use."""
+    return (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
 
 
 def _load(path: Path, given: argparse.Namespace) -> Any:

@@ -28,7 +28,7 @@ def describe(trajectories: Trajectories) -> str:
         f"{trajectories.name}",
         f"  flow        {layout.name}",
         f"  shape       {layout.trajectories} trajectories, {layout.frames} frames, "
-        + f"{len(layout.channels)} channels, {grid} points ({trajectories.dtype}, {size / 1e6:.4g} MB)",
+        + f"{len(layout.channels)} channel{'s' * (len(layout.channels) > 1)}, {grid} points ({trajectories.dtype}, {size / 1e6:.4g} MB)",
         f"  time        dt {layout.dt:g}, {layout.dt * (layout.frames - 1):g} from first to last frame",
     ]
     for axis, (low, high), edge in zip("xyz", layout.domain, layout.boundary, strict=False):

@@ -155,7 +155,7 @@ def read(path: Path, dt: float | None = None, momentum: bool = False) -> Traject
             frames=len(numbers),
             channels=(f"{stem}_x", f"{stem}_y", "density", "pressure"),
             grid=grid,
-            dt=dt or STEP,
+            dt=STEP if dt is None else dt,
             domain=DOMAIN,
             boundary=("open", "open"),
             points="centre",

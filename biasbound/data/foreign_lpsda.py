@@ -52,12 +52,14 @@ def read(path: Path, dt: float | None = None) -> Trajectories:
         if "dx" not in group or ("dt" not in group and dt is None):
             raise ValueError(f"{path}: found {sorted(group)}, expected {EXPECTED}")
         scalars = {
-            name: np.asarray(d, dtype=np.float64) for name, d in group.items() if d.ndim == 1
+            name: np.asarray(d, dtype=np.float64)
+            for name, d in group.items()
+            if getattr(d, "ndim", 0) == 1
         }
         if any(v.shape != (samples,) for v in scalars.values()):
             raise ValueError(f"{path}: expected {samples} values in each of {sorted(scalars)}")
         scalars["length"] = scalars.pop("dx") * points
-        length, step = _mean(scalars["length"]), dt or _mean(scalars["dt"])
+        length, step = _mean(scalars["length"]), _mean(scalars["dt"]) if dt is None else dt
         kept = {n: v for n, v in scalars.items() if n not in ("dt", "length") or not _same(v)}
         times = np.asarray(group["t"], dtype=np.float64) if "t" in group else None
         known = np.tile(np.arange(frames) * step, (samples, 1))

@@ -7,6 +7,7 @@ Beside FILE.npy may stand FILE.json: {"dt": 0.2, "channels": ["u"], "domain": [[
 from __future__ import annotations
 
 import json
+import tokenize
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from biasbound.data.columns import Raw, Store
 from biasbound.data.files import replacing
 from biasbound.data.source import Layout
-from biasbound.data.trajectories import Trajectories
+from biasbound.data.trajectories import PERIODIC, Trajectories
 
 __all__ = ["MAGIC", "read", "write"]
 
@@ -33,7 +34,7 @@ def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
             if version != (1, 0):
                 reader = np.lib.format.read_array_header_2_0
             shape, fortran, dtype = reader(file)
-        except ValueError as error:
+        except (ValueError, SyntaxError, tokenize.TokenError) as error:
             raise ValueError(f"{path}: found a damaged .npy header ({error})") from None
         offset = file.tell()
     if dtype.kind != "f" or fortran:
@@ -45,8 +46,7 @@ def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     return shape, dtype, offset
 
 
-def _sidecar(path: Path) -> dict[str, Any]:
-    beside = path.with_suffix(".json")
+def _sidecar(beside: Path) -> dict[str, Any]:
     if not beside.exists():
         return {}
     try:
@@ -78,41 +78,43 @@ def _space_axes(path: Path, shape: tuple[int, ...], told: int | None) -> int:
 def read(path: Path, dt: float | None = None, space: int | None = None) -> Trajectories:
     """Open lazily; `dt` and `space` (number of space axes) overrule the sidecar."""
     shape, dtype, offset = _header(path)
-    told = _sidecar(path)
-    step = dt or told.get("dt")
+    beside = path.with_suffix(".json")
+    told = _sidecar(beside)
+    step = told.get("dt") if dt is None else dt
     if step is None:
         raise ValueError(
-            f"{path}: found no time step; give --dt or put {{'dt': …}} into "
-            f"{path.with_suffix('.json').name} beside it"
+            f'{path}: found no time step; give --dt or put {{"dt": …}} into {beside.name} beside it'
         )
     if space is None and "domain" in told:
         space = len(told["domain"])
     axes = _space_axes(path, shape, space)
-    grid = shape[len(shape) - axes :]
     count = shape[2] if len(shape) - axes == 3 else 1
-    channels = tuple(
-        told.get("channels") or (f"u{i}" for i in range(count)) if count > 1 else ("u",)
-    )
-    if len(channels) != count:
-        raise ValueError(f"{path}: found {count} channels, but names for {list(channels)}")
-    layout = Layout(
-        name=str(told.get("name", path.stem)),
-        trajectories=shape[0],
-        frames=shape[1],
-        channels=channels,
-        grid=grid,
-        dt=float(step),
-        domain=tuple((float(a), float(b)) for a, b in told.get("domain", [(0, 1)] * axes)),
-        boundary=tuple(told.get("boundary", ["periodic"] * axes)),
-        points=told.get("points", "left"),
-    )
-    column = Raw(path, offset, dtype, (count, *grid), axis=0)
-    known: dict[str, Any] = {
-        kind: {n: np.array(v) for n, v in told.get(kind, {}).items()} for kind in FACTS
-    }
+    names = ("u",) if count == 1 else tuple(f"u{i}" for i in range(count))
+    try:
+        layout = Layout(
+            name=str(told.get("name", path.stem)),
+            trajectories=shape[0],
+            frames=shape[1],
+            channels=tuple(map(str, told.get("channels", names))),
+            grid=shape[len(shape) - axes :],
+            dt=float(step),
+            domain=tuple((float(a), float(b)) for a, b in told.get("domain", [(0, 1)] * axes)),
+            boundary=tuple(told.get("boundary", PERIODIC * axes)),
+            points=told.get("points", "left"),
+        )
+        known: dict[str, Any] = {
+            kind: {n: np.array(v, dtype=np.float64) for n, v in told.get(kind, {}).items()}
+            for kind in FACTS
+        }
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{beside}: found values of the wrong kind ({error})") from None
+    if len(layout.channels) != count:
+        raise ValueError(
+            f"{path}: found {count} channels, but {beside.name} names {layout.channels}"
+        )
     return Trajectories.open(
         layout,
-        Store([column]),
+        Store([Raw(path, offset, dtype, (count, *layout.grid), axis=0)]),
         name=str(path),
         provenance=told.get("provenance", {"read from": "NumPy array"}),
         **known,

@@ -51,7 +51,7 @@ def read(path: Path, dt: float | None = None) -> Trajectories:
                 frames=x.shape[1],
                 channels=channels,
                 grid=grid,
-                dt=dt or float(x.attrs.get("dt", STEP)),
+                dt=float(x.attrs.get("dt", STEP) if dt is None else dt),
                 domain=tuple((float(low), float(high)) for low, high in domain),
                 boundary=PERIODIC * len(grid),
             ),

@@ -118,6 +118,14 @@ def _detect_folder(path: Path) -> str:
     return "native"
 
 
+def _named(format: str) -> str:
+    """The format of this name; The Well's layout is the native one."""
+    name = "native" if format == "well" else format
+    if name not in FORMATS:
+        raise ValueError(f"there is no format {format!r}; there are {', '.join(FORMATS)}")
+    return name
+
+
 def load(path: str | Path, *, format: str | None = None, **options: Any) -> Trajectories:
     """Open trajectories lazily, whatever their format.
 
@@ -125,13 +133,16 @@ def load(path: str | Path, *, format: str | None = None, **options: Any) -> Traj
     is; `space` is the number of space axes of a .npy array.
     """
     path = Path(path)
-    found = detect(path)
-    if format is not None and format.replace("well", "native") != found:
-        raise ValueError(f"{path}: found the format {found}, but {format} was asked for")
-    unknown = [name for name in options if name not in FORMATS[found].options]
-    if unknown:
-        raise ValueError(f"{path}: the format {found} has no option {unknown[0]}")
-    return FORMATS[found].read(path, **options)
+    try:
+        found = detect(path)
+        if format is not None and _named(format) != found:
+            raise ValueError(f"{path}: found the format {found}, but {format} was asked for")
+        unknown = [name for name in options if name not in FORMATS[found].options]
+        if unknown:
+            raise ValueError(f"{path}: the format {found} has no option {unknown[0]}")
+        return FORMATS[found].read(path, **options)
+    except (LookupError, TypeError, AttributeError, RuntimeError, OverflowError) as error:
+        raise ValueError(f"{path}: found damaged contents ({error}); copy it again") from None
 
 
 def save(
@@ -150,7 +161,7 @@ def save(
                 f"{path}: its ending names no format; give one of {', '.join(FORMATS)}"
             )
         format = known[0]
-    FORMATS[format.replace("well", "native")].write(trajectories, path, overwrite=overwrite)
+    FORMATS[_named(format)].write(trajectories, path, overwrite=overwrite)
 
 
 def _split_of(path: Path) -> str | None:

@@ -29,7 +29,14 @@ from biasbound.data.columns import Array, Reader, Store
 from biasbound.data.order import permutation
 from biasbound.data.source import Boundary, Layout
 from biasbound.data.statistics import Moments, Statistics, require_finite
-from biasbound.data.views import Coordinates, View, check_layout, grid_points, thin_grid
+from biasbound.data.views import (
+    Coordinates,
+    View,
+    check_facts,
+    check_layout,
+    grid_points,
+    thin_grid,
+)
 
 __all__ = ["Batch", "Trajectories", "Windows"]
 
@@ -89,7 +96,9 @@ class Trajectories:
         """All of a reader's frames, which have the shape that `layout` says."""
         check_layout(layout, name)
         points = coordinates or grid_points(layout)
-        return cls(layout, reader, View.whole(layout), points, name=name, **facts)
+        found = cls(layout, reader, View.whole(layout), points, name=name, **facts)
+        check_facts(layout, name, found.parameters, found.series, found.static)
+        return found
 
     @classmethod
     def from_array(

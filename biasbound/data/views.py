@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from biasbound.data.source import Layout
+from biasbound.data.source import Boundary, Layout
 
-__all__ = ["Coordinates", "View", "check_layout", "grid_points", "thin_grid"]
+__all__ = ["Coordinates", "View", "check_facts", "check_layout", "grid_points", "thin_grid"]
 
 Coordinates = tuple[Float64[np.ndarray, "_"], ...]
 
@@ -39,10 +41,32 @@ def check_layout(layout: Layout, name: str) -> None:
         )
     if not (math.isfinite(layout.dt) and layout.dt > 0):
         raise ValueError(f"{name}: found a time step of {layout.dt}, expected a positive number")
+    for kind in layout.boundary:
+        if kind not in get_args(Boundary):
+            raise ValueError(
+                f"{name}: found a {kind!r} boundary, expected one of {get_args(Boundary)}"
+            )
     bad = [c for c in layout.channels if not c or "/" in c or c == "."]
     twice = [c for c, n in Counter(layout.channels).items() if n > 1]
     if bad or twice:
         raise ValueError(f"{name}: channel names must differ and have no '/': {layout.channels}")
+
+
+def check_facts(
+    layout: Layout,
+    name: str,
+    parameters: Mapping[str, np.ndarray],
+    series: Mapping[str, np.ndarray],
+    static: Mapping[str, np.ndarray],
+) -> None:
+    """Refuse parameters that are not (S,), series that are not (S, K), masks neither *N nor (S, *N)."""
+    s, k, grid = layout.trajectories, layout.frames, layout.grid
+    for values, shapes in ((parameters, [(s,)]), (series, [(s, k)]), (static, [grid, (s, *grid)])):
+        for key, value in values.items():
+            if value.shape not in shapes:
+                raise ValueError(
+                    f"{name}: found {key} of shape {value.shape}, expected {shapes[0]}"
+                )
 
 
 def thin_grid(layout: Layout, points: Coordinates, space: int, name: str) -> Layout:

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -69,6 +70,7 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
                 f"{path} was written by a newer biasbound; update this one to read it"
             )
         layout = _own_layout(own)
+        layout = layout if dt is None else replace(layout, dt=dt)
         facts = {
             "provenance": json.loads(_text(own["provenance"][()])),
             "coordinates": tuple(own["coordinates"][axis][:] for axis in axes),
@@ -81,7 +83,7 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
             frames=size[1],
             channels=tuple(itertools.chain(*names)),
             grid=size[2],
-            dt=dt or _time_step(time, path),
+            dt=_time_step(time, path) if dt is None else dt,
             domain=tuple(map(_domain, points, boundary)),
             boundary=boundary,
             points="ends",
