@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from jaxtyping import Float, Float64
 
-__all__ = ["Block", "Boundary", "Layout", "Source", "Split"]
+__all__ = ["Block", "Boundary", "Layout", "Source", "Split", "stream"]
 
 Split = Literal["train", "valid", "test"]
 Boundary = Literal["periodic", "open", "wall"]
@@ -67,3 +67,8 @@ class Source(Protocol):
         ...
 
     def block(self, start: int, stop: int) -> Block: ...
+
+
+def stream(seed: int, split: Split, index: int) -> np.random.Generator:
+    """The random numbers of trajectory `index`: they hang on (seed, split, index) and on nothing else."""
+    return np.random.default_rng([seed, get_args(Split).index(split), index])
