@@ -72,26 +72,25 @@ class ETDRK4:
             h * (4 * phi_3 - phi_2),
         )
         # Twice, for the real and the imaginary part: real arithmetic is half the work of complex.
-        self._coefficients = [c.to(dtype)[..., None].repeat_interleave(2, -1) for c in coefficients]
+        self._coefficients = [
+            c.to(dtype)[..., None].repeat_interleave(2, -1) for c in coefficients
+        ]
 
     @torch.no_grad()
     def __call__(self, u: Complex[Tensor, "*batch"]) -> Complex[Tensor, "*batch"]:
         """u(t + h); `u` itself is left as it was."""
         half, full, a_u, b_u, b_a, c_u, c_b, f_u, f_ab, f_c = self._coefficients
         u_r = torch.view_as_real(u)
-        stage = torch.empty_like(u_r)
-
-        def tendency() -> Tensor:
-            return torch.view_as_real(self.nonlinear(torch.view_as_complex(stage)))
-
+        stage = torch.empty_like(u)
+        stage_r = torch.view_as_real(stage)
         n_u = torch.view_as_real(self.nonlinear(u))
         linear = half * u_r
-        torch.addcmul(linear, a_u, n_u, out=stage)
-        n_a = tendency()
-        torch.addcmul(linear, b_u, n_u, out=stage).addcmul_(b_a, n_a)
-        n_b = tendency()
+        torch.addcmul(linear, a_u, n_u, out=stage_r)
+        n_a = torch.view_as_real(self.nonlinear(stage))
+        torch.addcmul(linear, b_u, n_u, out=stage_r).addcmul_(b_a, n_a)
+        n_b = torch.view_as_real(self.nonlinear(stage))
         torch.mul(full, u_r, out=linear)
-        torch.addcmul(linear, c_u, n_u, out=stage).addcmul_(c_b, n_b)
-        n_c = tendency()
+        torch.addcmul(linear, c_u, n_u, out=stage_r).addcmul_(c_b, n_b)
+        n_c = torch.view_as_real(self.nonlinear(stage))
         linear.addcmul_(f_u, n_u).addcmul_(f_ab, n_a.add_(n_b)).addcmul_(f_c, n_c)
         return torch.view_as_complex(linear)

@@ -1,4 +1,4 @@
-"""Kolmogorov flow: two-dimensional turbulence driven by a shear force, as a spectral solver sees it.
+"""KolmogorovFlow: two-dimensional turbulence driven by a shear force, as a spectral solver sees it.
 
     u_t + u·∇u = −∇p + ν ∇²u − α u + χ sin(κ y) x̂,     ∇·u = 0,     (x, y) ∈ [0, 2π)² periodic
 
@@ -32,9 +32,16 @@ from jaxtyping import Complex, Float
 from torch import Tensor
 
 from biasbound.data.etdrk import ETDRK4
-from biasbound.data.source import Block, Layout, Split, stream
+from biasbound.data.source import Block, Layout, Split, demand, stream
 
-__all__ = ["PRESETS", "KolmogorovFlow", "KolmogorovSolver", "initial_modes", "preset", "trajectory"]
+__all__ = [
+    "PRESETS",
+    "KolmogorovFlow",
+    "KolmogorovSolver",
+    "initial_modes",
+    "preset",
+    "trajectory",
+]
 
 
 class KolmogorovSolver:
@@ -57,7 +64,7 @@ class KolmogorovSolver:
     ) -> None:
         if not 1 <= wavenumber <= (points - 1) // 3:
             raise ValueError(
-                f"Kolmogorov flow: {points} points do not resolve the force's wavenumber {wavenumber}: "
+                f"KolmogorovFlow: {points} points do not resolve the force's wavenumber {wavenumber}: "
                 f"use at least {3 * wavenumber + 1} points."
             )
         self.points, self.modes_kept = points, (points - 1) // 3
@@ -102,13 +109,19 @@ class KolmogorovSolver:
 
     def modes(self, velocity: Float[Tensor, "B 2 N N"]) -> Complex[Tensor, "B M N"]:
         """ω̂ = i k_x v̂ − i k_y û and the mean flow, of a velocity at the N × N cell centres."""
+        if velocity.shape[1:] != (2, self.points, self.points):
+            raise ValueError(
+                f"KolmogorovFlow: velocity must have shape (B, 2, {self.points}, {self.points}), "
+                f"got {tuple(velocity.shape)}."
+            )
         spectrum = torch.fft.rfft2(velocity.to(self.dtype), norm="forward")
         u_k, v_k = spectrum[..., : self.modes_kept + 1].mT.unbind(1)
         mean = u_k[:, 0, 0] + 1j * v_k[:, 0, 0]
         kept = self._kx.abs() <= self.modes_kept
-        w = 1j * (self._kx * v_k - self._ky * u_k) * kept * self._centre(self.points).conj()
-        w[:, 0, 0] = mean
-        return w.to(self.dtype.to_complex())
+        curl = 1j * (self._kx * v_k - self._ky * u_k) * kept * self._centre(self.points).conj()
+        curl[:, 0, 0] = mean
+        w: Tensor = curl.to(self.dtype.to_complex())
+        return w
 
     def velocity(
         self, w: Complex[Tensor, "B M N"], grid: int | None = None
@@ -127,8 +140,9 @@ class KolmogorovSolver:
             parts = [velocity_k[..., : kept + 1], gap, velocity_k[..., -kept:]]
             velocity_k = torch.cat(parts, -1)
         mixed = torch.fft.ifft(velocity_k, norm="forward").mT.contiguous()
-        points = torch.fft.irfft(mixed, n=fine, norm="forward")
-        return points.unflatten(-2, (n, block)).unflatten(-1, (n, block)).mean((-3, -1))
+        cells = torch.fft.irfft(mixed, n=fine, norm="forward").unflatten(-2, (n, block))
+        means: Tensor = cells.unflatten(-1, (n, block)).mean((-3, -1))
+        return means
 
     def _centre(self, points: int) -> Complex[Tensor, "M N"]:
         """e^{i k·x} at the first cell centre: the shift from the corner to the centre of the cells."""
@@ -157,7 +171,7 @@ class KolmogorovSolver:
         }
 
     def frames(
-        self, w: Complex[Tensor, "B M N"], dt: float, *, cfl: float = 1.0, max_speed: float = 8.0
+        self, w: Complex[Tensor, "B M N"], dt: float, *, cfl: float = 1.0, max_speed: float = 7.0
     ) -> Iterator[Complex[Tensor, "B M N"]]:
         """Modes at the times 0, dt, 2 dt, … for ever.
 
@@ -176,7 +190,7 @@ class KolmogorovSolver:
         """Modes and speed one frame later, with as many more substeps as each trajectory needs."""
         if tries == 0:
             raise ValueError(
-                f"Kolmogorov flow: the Courant number stays above {cfl} with {substeps // 2} steps a frame of "
+                f"KolmogorovFlow: the Courant number stays above {cfl} with {substeps // 2} steps a frame of "
                 f"{dt}: the flow is not resolved; raise points (now {self.points}) or nu (now {self.nu})."
             )
         new = w
@@ -200,8 +214,8 @@ def trajectory(
     warmup: int = 0,
     grid: int | None = None,
     cfl: float = 1.0,
-    max_speed: float = 8.0,
-    **equation: float,
+    max_speed: float = 7.0,
+    **equation: Any,
 ) -> Float[Tensor, "B {frames} 2 n n"]:
     """Velocity at the times dt·(warmup, … , warmup + frames − 1) from cell-centred values at time 0.
 
@@ -212,7 +226,9 @@ def trajectory(
         velocity.shape[-1], dtype=velocity.dtype, device=velocity.device, **equation
     )
     states = solver.frames(solver.modes(velocity), dt, cfl=cfl, max_speed=max_speed)
-    return torch.stack([solver.velocity(w, grid) for w in islice(states, warmup, warmup + frames)], 1)
+    return torch.stack(
+        [solver.velocity(w, grid) for w in islice(states, warmup, warmup + frames)], 1
+    )
 
 
 def initial_modes(rng: np.random.Generator, solver: KolmogorovSolver) -> Complex[Tensor, "M N"]:
@@ -228,9 +244,13 @@ def initial_modes(rng: np.random.Generator, solver: KolmogorovSolver) -> Complex
     noise[order] = rng.standard_normal((kx.size, 2)) @ [1, 1j]
     k = np.hypot(kx, ky).clip(min=1e-9)
     w = noise.reshape(kx.shape) * np.exp(-2 * (np.log(k / 4) - 0.25) ** 2) / k
-    w[0, :kept] = w[0, :kept:-1].conj()  # k_y = 0: ω(−k_x) is the conjugate of ω(k_x), for ω is real
+    w[0, :kept] = w[
+        0, :kept:-1
+    ].conj()  # k_y = 0: ω(−k_x) is the conjugate of ω(k_x), for ω is real
     w[0, kept] = 0
-    out = torch.zeros(kept + 1, solver.points, dtype=solver.dtype.to_complex(), device=solver.device)
+    out = torch.zeros(
+        kept + 1, solver.points, dtype=solver.dtype.to_complex(), device=solver.device
+    )
     modes = torch.from_numpy(w).to(out)
     out[:, : kept + 1], out[:, -kept:] = modes[:, kept:], modes[:, :kept]
     # The largest speed is looked for on at least 256² points, so that it hardly depends on N.
@@ -258,31 +278,17 @@ class KolmogorovFlow:
     wavenumber: int = 4
     dt: float = 0.2
     cfl: float = 1.0
-    max_speed: float = 8.0
+    max_speed: float = 7.0
     precision: Literal["float64", "float32"] = "float64"
     batch: int = 2
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in ("trajectories", "frames", "grid", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"Kolmogorov flow: {name} must be at least 1, got {getattr(self, name)}."
-                )
-        for name in ("nu", "dt", "cfl", "max_speed"):
-            if not getattr(self, name) > 0:
-                raise ValueError(
-                    f"Kolmogorov flow: {name} must be positive, got {getattr(self, name)}."
-                )
-        for name in ("warmup", "seed", "drag"):
-            if getattr(self, name) < 0:
-                raise ValueError(
-                    f"Kolmogorov flow: {name} must be 0 or more, got {getattr(self, name)}."
-                )
-        if self.precision not in ("float64", "float32"):
-            raise ValueError(
-                f"Kolmogorov flow: precision is float64 or float32, got {self.precision!r}."
-            )
+        demand(self, "1 or more", lambda v: v >= 1, "trajectories", "frames", "grid", "batch")
+        demand(self, "0 or more", lambda v: v >= 0, "warmup", "seed", "drag")
+        demand(self, "positive", lambda v: v > 0, "nu", "dt", "cfl", "max_speed")
+        known = ("float64", "float32")
+        demand(self, "float64 or float32", lambda v: v in known, "precision")
 
     @property
     def layout(self) -> Layout:
@@ -337,7 +343,7 @@ def preset(name: str, split: Split = "train", seed: int = 0, **changes: Any) -> 
     """The generator of one split at a named size: `smoke`, `small` or `paper`; `changes` override fields."""
     if name not in PRESETS:
         raise ValueError(
-            f"Kolmogorov flow: unknown preset {name!r}, choose one of {', '.join(PRESETS)}."
+            f"KolmogorovFlow: unknown preset {name!r}, choose one of {', '.join(PRESETS)}."
         )
     train, held_out, common = PRESETS[name]
     sizes = {"trajectories": train if split == "train" else held_out}

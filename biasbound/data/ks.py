@@ -19,7 +19,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from biasbound.data.etdrk import ETDRK4
-from biasbound.data.source import Block, Layout, Split, stream
+from biasbound.data.source import Block, Layout, Split, demand, stream
 
 __all__ = ["PRESETS", "KuramotoSivashinsky", "initial_state", "preset", "stepper", "trajectory"]
 
@@ -43,7 +43,7 @@ def stepper(
 
     def nonlinear(u_k: Tensor) -> Tensor:
         u = torch.fft.irfft(u_k, n=points)
-        return torch.fft.rfft(u.mul_(u))[..., : k.shape[-1]] * flux
+        return torch.mul(torch.fft.rfft(u.mul_(u))[..., : k.shape[-1]], flux)
 
     if isinstance(dt, Tensor):
         dt = dt.to(device)[:, None]
@@ -113,22 +113,14 @@ class KuramotoSivashinsky:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in ("trajectories", "frames", "substeps", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"KS: {name} must be at least 1, got {getattr(self, name)}.")
-        for name in ("length", "nu", "dt"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"KS: {name} must be positive, got {getattr(self, name)}.")
-        if self.warmup < 0 or self.seed < 0:
-            raise ValueError(
-                f"KS: warmup and seed must be 0 or more, got {self.warmup} and {self.seed}."
-            )
-        if not 0 <= self.jitter < 1:
-            raise ValueError(f"KS: jitter must lie in [0, 1), got {self.jitter}.")
+        demand(self, "1 or more", lambda v: v >= 1, "trajectories", "frames", "substeps", "batch")
+        demand(self, "0 or more", lambda v: v >= 0, "warmup", "seed")
+        demand(self, "positive", lambda v: v > 0, "length", "nu", "dt")
+        demand(self, "in [0, 1)", lambda v: 0 <= v < 1, "jitter")
         k_max = 2 * np.pi / self.length * ((self.points - 1) // 3)
         if self.nu * k_max**2 < 4:  # growth k² − νk⁴ must have turned into strong damping
             raise ValueError(
-                f"KS: {self.points} points do not resolve length {self.length} at nu {self.nu}: "
+                f"KuramotoSivashinsky: {self.points} points do not resolve length {self.length} at nu {self.nu}: "
                 f"use at least {int(3 * self.length / np.pi / self.nu**0.5) + 4} points."
             )
 
@@ -161,7 +153,9 @@ class KuramotoSivashinsky:
         length: float | Tensor = self.length
         parameters = {}
         if self.jitter:
-            factor = np.stack([rng.uniform(1 - self.jitter, 1 + self.jitter, 2) for rng in streams])
+            factor = np.stack(
+                [rng.uniform(1 - self.jitter, 1 + self.jitter, 2) for rng in streams]
+            )
             parameters = {"dt": self.dt * factor[:, 0], "length": self.length * factor[:, 1]}
             dt, length = (torch.from_numpy(parameters[name]) for name in ("dt", "length"))
         u = trajectory(
@@ -175,7 +169,7 @@ class KuramotoSivashinsky:
         )
         if not bool(torch.isfinite(u).all()):
             raise ValueError(
-                f"KS: trajectories {start} to {stop - 1} blew up: raise substeps (now {self.substeps})."
+                f"KuramotoSivashinsky: trajectories {start} to {stop - 1} blew up: raise substeps (now {self.substeps})."
             )
         return Block(u[:, :, None].cpu().numpy(), parameters)
 
@@ -200,10 +194,14 @@ PRESETS: dict[str, tuple[dict[str, int], dict[str, int], dict[str, Any]]] = {
 }
 
 
-def preset(name: str, split: Split = "train", seed: int = 0, **changes: Any) -> KuramotoSivashinsky:
+def preset(
+    name: str, split: Split = "train", seed: int = 0, **changes: Any
+) -> KuramotoSivashinsky:
     """The generator of one split at a named size: `smoke`, `small` or `paper`; `changes` override fields."""
     if name not in PRESETS:
-        raise ValueError(f"KS: unknown preset {name!r}, choose one of {', '.join(PRESETS)}.")
+        raise ValueError(
+            f"KuramotoSivashinsky: unknown preset {name!r}, choose one of {', '.join(PRESETS)}."
+        )
     train, held_out, common = PRESETS[name]
     sizes = train if split == "train" else held_out
     return replace(KuramotoSivashinsky(split=split, seed=seed), **{**common, **sizes, **changes})

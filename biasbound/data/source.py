@@ -7,14 +7,14 @@ fixed size, so the bytes of a file do not hang on the number of workers or on an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from jaxtyping import Float, Float64
 
-__all__ = ["Block", "Boundary", "Layout", "Source", "Split", "stream"]
+__all__ = ["Block", "Boundary", "Layout", "Source", "Split", "demand", "stream"]
 
 Split = Literal["train", "valid", "test"]
 Boundary = Literal["periodic", "open", "wall"]
@@ -53,7 +53,9 @@ class Block:
     fields: Float[np.ndarray, "n K C *N"]
     parameters: Mapping[str, Float64[np.ndarray, " n"]] = field(default_factory=dict)
     series: Mapping[str, Float64[np.ndarray, "n K"]] = field(default_factory=dict)
-    static: Mapping[str, Float[np.ndarray, " *N"]] = field(default_factory=dict)  # e.g. obstacle mask
+    static: Mapping[str, Float[np.ndarray, " *N"]] = field(
+        default_factory=dict
+    )  # e.g. obstacle mask
 
 
 class Source(Protocol):
@@ -72,3 +74,10 @@ class Source(Protocol):
 def stream(seed: int, split: Split, index: int) -> np.random.Generator:
     """The random numbers of trajectory `index`: they hang on (seed, split, index) and on nothing else."""
     return np.random.default_rng([seed, get_args(Split).index(split), index])
+
+
+def demand(source: object, rule: str, holds: Callable[[Any], bool], *fields: str) -> None:
+    """Refuse a source whose field breaks a rule, in one sentence that names the field and the rule."""
+    for name in fields:
+        if not holds(value := getattr(source, name)):
+            raise ValueError(f"{type(source).__name__}: {name} must be {rule}, got {value!r}.")
