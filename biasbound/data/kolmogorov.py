@@ -170,16 +170,19 @@ class KolmogorovSolver:
             "dissipation": 2 * self.nu * enstrophy,
         }
 
+    def substeps(self, dt: float, cfl: float = 1.0, max_speed: float = 7.0) -> int:
+        """The fewest equal steps h over `dt` whose Courant number h max(|u| + |v|)/Δx is at most `cfl`."""
+        return ceil(dt * max_speed * self.points / (2 * pi * cfl))
+
     def frames(
         self, w: Complex[Tensor, "B M N"], dt: float, *, cfl: float = 1.0, max_speed: float = 7.0
     ) -> Iterator[Complex[Tensor, "B M N"]]:
-        """Modes at the times 0, dt, 2 dt, … for ever.
+        """Modes at the times 0, dt, 2 dt, … for ever, in `substeps` of `max_speed`.
 
-        A frame is the fewest equal steps whose Courant number C = h max(|u| + |v|)/Δx is at most `cfl` at
-        `max_speed`. A trajectory that is found faster takes the frame again with twice the steps, alone.
+        A trajectory that is found to be faster takes the frame again with twice the steps, alone. The kept modes
+        are stable up to a Courant number of about 1.35.
         """
-        substeps = ceil(dt * max_speed * self.points / (2 * pi * cfl))
-        speed = self.speed(w)
+        substeps, speed = self.substeps(dt, cfl, max_speed), self.speed(w)
         while True:
             yield w
             w, speed = self._frame(w, speed, dt, substeps, cfl)

@@ -33,21 +33,27 @@ def stepper(
     dtype: torch.dtype = torch.float64,
     device: str | torch.device = "cpu",
 ) -> ETDRK4:
-    """One step of size `dt` on the modes û_m, m = 0 … (N − 1)//3, shape (B, modes).
+    """One step of size `dt` on the modes û_m, m = 0 … N//2, shape (B, N//2 + 1), zero above N/3.
 
     A length or step a trajectory (a tensor of B numbers) gives each its own operator.
     """
     columns = torch.as_tensor(length, dtype=torch.float64, device=device)[..., None]
-    k = 2 * torch.pi / columns * torch.arange((points - 1) // 3 + 1, device=device).double()
-    flux = (-0.5j * k).to(dtype.to_complex())
+    m = torch.arange(points // 2 + 1, device=device)
+    k = 2 * torch.pi / columns * m.double()
+    flux = (-0.5j * k * (m <= _kept(points))).to(dtype.to_complex())
 
     def nonlinear(u_k: Tensor) -> Tensor:
         u = torch.fft.irfft(u_k, n=points)
-        return torch.mul(torch.fft.rfft(u.mul_(u))[..., : k.shape[-1]], flux)
+        return torch.fft.rfft(u.mul_(u)).mul_(flux)
 
     if isinstance(dt, Tensor):
         dt = dt.to(device)[:, None]
     return ETDRK4(k**2 - nu * k**4, dt, nonlinear, dtype)
+
+
+def _kept(points: int) -> int:
+    """The highest mode of the 2/3 rule."""
+    return (points - 1) // 3
 
 
 @torch.no_grad()
@@ -68,7 +74,8 @@ def trajectory(
     """
     points = u0.shape[-1]
     step = stepper(points, length, dt / substeps, nu=nu, dtype=u0.dtype, device=u0.device)
-    u_k = torch.fft.rfft(u0)[..., : (points - 1) // 3 + 1].contiguous()
+    u_k = torch.fft.rfft(u0)
+    u_k[..., _kept(points) + 1 :] = 0
     out = u0.new_empty(u0.shape[0], frames, points)
     for frame in range(-warmup, frames):
         if frame >= 0:
@@ -117,7 +124,7 @@ class KuramotoSivashinsky:
         demand(self, "0 or more", lambda v: v >= 0, "warmup", "seed")
         demand(self, "positive", lambda v: v > 0, "length", "nu", "dt")
         demand(self, "in [0, 1)", lambda v: 0 <= v < 1, "jitter")
-        k_max = 2 * np.pi / self.length * ((self.points - 1) // 3)
+        k_max = 2 * np.pi / self.length * _kept(self.points)
         if self.nu * k_max**2 < 4:  # growth k² − νk⁴ must have turned into strong damping
             raise ValueError(
                 f"KuramotoSivashinsky: {self.points} points do not resolve length {self.length} at nu {self.nu}: "
