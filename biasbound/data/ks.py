@@ -44,7 +44,8 @@ def stepper(
 
     def nonlinear(u_k: Tensor) -> Tensor:
         u = torch.fft.irfft(u_k, n=points)
-        return torch.fft.rfft(u.mul_(u)).mul_(flux)
+        squared_k: Tensor = torch.fft.rfft(u.mul_(u))
+        return squared_k.mul_(flux)
 
     if isinstance(dt, Tensor):
         dt = dt.to(device)[:, None]
