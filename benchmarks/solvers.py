@@ -2,9 +2,10 @@
 
     python benchmarks/solvers.py [--rounds 8] [--only ks] [--json FILE]
 
-All contestants of a row run in this process, one thread each, round after round in turn, and process CPU time is
-counted (so a hidden thread would be paid for). Each runs at several batch sizes; a contestant's figure is that of
-its fastest batch. A row says how far the contestants' answers lie apart, for a fast wrong answer wins nothing.
+All contestants of a row run in this process, one thread each, round after round in turn, and
+process CPU time is counted (so a hidden thread would be paid for). Each runs at several batch
+sizes; a contestant's figure is that of its fastest batch. A row says how far the contestants'
+answers lie apart, for a fast wrong answer wins nothing.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ torch.set_num_threads(1)
 
 @dataclass
 class Row:
-    """One comparison. `jobs[name][batch]` computes `batch` trajectories and returns the last state of the first.
+    """One comparison.
 
+    `jobs[name][batch]` computes `batch` trajectories and returns the last state of the first.
     `targets[name]` is the least ratio of our rate to that contestant's.
     """
 
@@ -88,7 +90,7 @@ class Row:
 
 
 def ks_row() -> Row:
-    """KS as the paper has it: 256 points, L = 64, frames of 0.2 in four steps, 8 units of time kept."""
+    """KS as the paper has it: 256 points, L = 64, frames of 0.2 in four steps, 8 units of time."""
     import exponax
     import jax
     from scipy.fftpack import diff
@@ -195,7 +197,7 @@ def _cast(leaf: Any, precision: str) -> Any:
     return leaf.astype(precision) if kind == "f" else leaf
 
 
-# A row is built only when its turn comes, so that its libraries and arrays do not weigh on the others.
+# A row is built when its turn comes, so that its libraries and arrays do not weigh on the others.
 ROWS: dict[str, Callable[[], Row]] = {
     "ks": ks_row,
     "kolmogorov-64": lambda: kolmogorov_row(64, "float64"),

@@ -1,16 +1,18 @@
-"""How far the spectral Kolmogorov flow is from the finite-volume one that the paper's data came from.
+"""How far the spectral Kolmogorov flow is from the finite-volume one behind the paper's data.
 
-    python benchmarks/validate_kolmogorov.py [--parts spectral-128 volumes-128 …] [--trajectories 4]
+    python benchmarks/validate_kolmogorov.py [--parts spectral-128 …] [--trajectories 4]
 
-The original (a staggered grid, van Leer limited advection, forward Euler, pressure projection, 256² cells) cannot be
-run here, so `volumes` below re-implements its description in NumPy. Four measurements:
+The original (a staggered grid, van Leer limited advection, forward Euler, pressure projection,
+256² cells) cannot be run here, so `Volumes` below re-implements its description in NumPy. Four
+measurements:
 
-- statistics after the burn-in (energy, enstrophy, injection, friction, dissipation, spectrum) of both schemes;
+- energy, enstrophy, terms of the energy balance and spectrum of both schemes after the burn-in;
 - what the balance leaves over, which is the dissipation that the scheme adds by itself;
 - one frame of 0.2 from the same flow in both schemes and at two resolutions;
 - the block mean of face values (the original's, staggering ignored) against that of cell centres.
 
-Each trajectory is written to results/kolmogorov_validation.json as it ends; what is there already is not run again.
+Each trajectory is written to results/kolmogorov_validation.json as it ends; what is there already
+is not run again.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ TERMS = ("energy", "enstrophy", "injection", "friction", "dissipation")
 
 
 class Volumes:
-    """The finite-volume scheme: u[i, j] on the right face of cell (i, j), v[i, j] on its top face."""
+    """The finite-volume scheme: u[i, j] on the right face of cell (i, j), v[i, j] on the top."""
 
     def __init__(self, points: int) -> None:
         self.points, self.dx = points, 2 * pi / points
@@ -52,7 +54,7 @@ class Volumes:
         self.inverse[0, 0] = 0
 
     def advection(self, c: np.ndarray, w: np.ndarray, axis: int, dt: float) -> np.ndarray:
-        """∂(w c) along `axis`: upwind flux plus the Lax–Wendroff correction under van Leer's limiter."""
+        """∂(w c) along `axis`: upwind flux plus van Leer's limited Lax–Wendroff correction."""
         ahead = np.roll(c, -1, axis)
         slope = ahead - c
         behind = np.roll(slope, 1, axis)
@@ -117,7 +119,7 @@ def block_mean(velocity: np.ndarray, grid: int = 64) -> np.ndarray:
 
 
 def diagnose(velocity: np.ndarray) -> dict[str, np.ndarray]:
-    """Terms of the energy balance and the shell spectrum of (B, 2, N, N) cell-centred values, one row each B."""
+    """Terms of the energy balance and shell spectrum of (B, 2, N, N) cell-centred velocities."""
     n = velocity.shape[-1]
     y = (np.arange(n) + 0.5) * 2 * pi / n
     hat = np.fft.fft2(velocity, norm="forward")
@@ -160,8 +162,9 @@ def statistics(scheme: str, points: int, trajectory: int) -> dict[str, Any]:
     out["energy change"] = (energy[-1] - energy[0]) / (FLOW.dt * (FLOW.frames - 1))
     spent = out["friction"] + out["dissipation"] + out["energy change"]
     out["left over"] = out["injection"] - spent
-    out["spectrum"] = np.mean([row["spectrum"][0] for row in rows], 0).tolist()
-    out["spectrum on 64²"] = np.mean(coarse, 0).tolist()
+    spectrum = np.mean([row["spectrum"][0] for row in rows], 0)
+    for name, values in (("spectrum", spectrum), ("spectrum on 64²", np.mean(coarse, 0))):
+        out[name] = [float(f"{value:.5g}") for value in values]
     out["cpu_seconds"] = process_time() - begin
     return out
 
@@ -171,7 +174,7 @@ def mse(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def one_frame(trajectories: int) -> dict[str, Any]:
-    """From one developed flow: frames of 0.2 in both schemes and at both resolutions, compared on 64²."""
+    """Frames of 0.2 from one developed flow, both schemes and resolutions, compared on 64²."""
     begin = process_time()
     horizon = 6
     solver, w = start(128, range(trajectories))
@@ -202,7 +205,7 @@ def one_frame(trajectories: int) -> dict[str, Any]:
 
 
 def report(parts: dict[str, Any]) -> Iterator[str]:
-    """Means and standard errors over trajectories, the spectrum on 64², then the short comparison."""
+    """Means and standard errors over trajectories, spectrum on 64², then the short comparison."""
     rows = {
         name: list(part["trajectories"].values())
         for name, part in parts.items()
@@ -238,7 +241,9 @@ def main() -> None:
 
     def save() -> None:
         RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        draft = RESULT.with_suffix(".part")  # a kill leaves the old file or the new one
+        draft.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        draft.replace(RESULT)
 
     for name in arguments.parts:
         about = circumstances("torch", "numpy")

@@ -40,7 +40,7 @@ def advance(solver, w, time=1.0, steps=100):
 
 
 def derivatives(velocity):
-    """(∂_x, ∂_y) of a periodic velocity (B, 2, N, N) on 2π, by FFT: independent of the solver's modes."""
+    """(∂_x, ∂_y) of a periodic velocity (B, 2, N, N) by FFT: independent of the solver."""
     k = torch.fft.fftfreq(velocity.shape[-1], 1 / velocity.shape[-1]).double()
     hat = torch.fft.fft2(velocity)
     return torch.fft.ifft2(1j * k[:, None] * hat).real, torch.fft.ifft2(1j * k * hat).real
@@ -68,7 +68,7 @@ def test_temporal_order(solver, developed):
 
 
 def test_agrees_with_exponax(solver, developed):
-    """Its vorticity is ∂_y u − ∂_x v at cell corners; the same modes are kept by asking for 11.5/16 of them."""
+    """Its vorticity is ∂_y u − ∂_x v at cell corners; 11.5/16 makes it keep the same modes."""
     exponax = pytest.importorskip("exponax")
     jax = pytest.importorskip("jax")
 
@@ -137,7 +137,7 @@ def test_energy_balance_holds_at_every_instant(solver, developed):
 
 
 def test_energy_balance_holds_in_the_mean_of_a_long_run(solver, developed):
-    """Over 100 units of time what the force puts in, friction and viscosity take out, within 5 %."""
+    """Over 100 units of time, friction and viscosity take out what the force puts in."""
     rows = [solver.budget(w) for w in islice(solver.frames(developed, 0.5), 20, 220)]
     mean = {name: float(torch.stack([row[name] for row in rows]).mean()) for name in rows[0]}
     out = mean["friction"] + mean["dissipation"]
@@ -196,7 +196,7 @@ def test_coarse_graining_is_a_block_mean_on_every_grid(solver, developed):
     fine = solver.velocity(developed)
     by_hand = fine.reshape(2, 2, 8, 4, 8, 4).mean((3, 5))
     torch.testing.assert_close(solver.velocity(developed, 8), by_hand)
-    # 12 does not divide 32: the mean of 3 × 3 points of the 36² grid, at the centres of the 12² cells.
+    # 12 does not divide 32: the mean of 3 × 3 points of the 36² grid, at the 12² centres.
     _, y = centres(12)
     smooth = solver.modes(torch.stack([torch.sin(4 * centres(N)[1])] * 2)[None].double())
     weight = math.sin(3 * 4 * math.pi / 36) / (3 * math.sin(4 * math.pi / 36))
@@ -218,7 +218,7 @@ def test_initial_flow():
 
 
 def test_initial_spectrum_follows_the_filter():
-    """Vorticity over the lognormal density (mode 4, variance ¼ of log k) is white: one level in every ring."""
+    """Vorticity over the lognormal density (mode 4, variance ¼) is white: equal in all rings."""
     solver = KolmogorovSolver(N)
     w = torch.stack([initial_modes(stream(0, "train", i), solver) for i in range(64)])
     power = (w / w.abs().square().sum((-2, -1), keepdim=True).sqrt()).abs().square().mean(0)

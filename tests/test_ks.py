@@ -51,7 +51,7 @@ def test_agrees_with_exponax(states):
 
 
 def test_agrees_with_radau(states):
-    """Method of lines with Fourier derivatives and an implicit solver at 1e-9, as the paper's source does."""
+    """Fourier derivatives and an implicit solver at 1e-9, as the paper's source has it."""
     from scipy.fftpack import diff
     from scipy.integrate import solve_ivp
 

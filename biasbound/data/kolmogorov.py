@@ -1,21 +1,25 @@
-"""Kolmogorov flow: two-dimensional turbulence driven by a shear force, as a spectral solver sees it.
+"""Kolmogorov flow: two-dimensional turbulence driven by a shear force, by a spectral method.
 
     u_t + u·∇u = −∇p + ν ∇²u − α u + χ sin(κ y) x̂,     ∇·u = 0,     (x, y) ∈ [0, 2π)² periodic
 
-The state is the vorticity ω = ∂_x v − ∂_y u in Fourier space; pressure never appears. In two dimensions the
-advection of ω needs the products uv and v² − u² alone, four transforms in all (Basdevant 1983):
+The state is the vorticity ω = ∂_x v − ∂_y u in Fourier space; pressure never appears. In two
+dimensions its advection needs the products uv and v² − u² alone, four transforms in all
+(Basdevant 1983):
 
     ω_t = (∂_y² − ∂_x²)(uv) − ∂_x ∂_y (v² − u²) − χ κ cos(κ y) + (ν ∇² − α) ω
 
-Modes with |k| ≤ (N − 1)/3 along each axis are kept, so no product of two aliases onto them. Time is ETDRK4.
+Modes with |k| ≤ (N − 1)/3 along each axis are kept, so no product of two aliases onto them. Time
+is ETDRK4.
 
-Mean velocity. ω does not know the mean ū of u, which obeys ū_t = −α ū (the force has none). The unused number
-ω̂(0) holds ū_x + i ū_y: its linear operator is −α, and the mean flow carries the vortices as it must.
+Mean velocity. ω does not know the mean ū of u, which obeys ū_t = −α ū (the force has none). The
+unused number ω̂(0) holds ū_x + i ū_y: its linear operator is −α, and the mean flow carries the
+vortices as it must.
 
-Points. Fields are given at cell centres, x_i = (i + ½) 2π/N, axis −2 is x and axis −1 is y. The mean of r × r
-neighbouring centres is then the r-point estimate of the mean over the coarse cell around its own centre, with the
-force in phase on every grid. The paper's source takes the same block mean of its face values, so each of its
-components is off centre by half a fine cell along its own axis; here none is.
+Points. Fields are given at cell centres, x_i = (i + ½) 2π/N, axis −2 is x and axis −1 is y. The
+mean of r × r neighbouring centres is then the r-point estimate of the mean over the coarse cell
+around its own centre, with the force in phase on every grid. The paper's source takes the same
+block mean of its face values, so each of its components is off centre by half a fine cell along
+its own axis; here none is.
 """
 
 from __future__ import annotations
@@ -45,10 +49,10 @@ __all__ = [
 
 
 class KolmogorovSolver:
-    """The equation on N × N points: velocity ↔ modes, time steps, and the terms of its energy balance.
+    """The equation on N × N points: velocity ↔ modes, time steps, the terms of its energy balance.
 
-    Modes have shape (B, K+1, N), K = (N − 1)//3: k_y = 0 … K, then k_x in FFT order (zero beyond ±K), so that the
-    complex transforms run along memory. They are Fourier coefficients, free of N.
+    Modes have shape (B, K+1, N), K = (N − 1)//3: k_y = 0 … K, then k_x in FFT order (zero beyond
+    ±K), so that the complex transforms run along memory. They are Fourier coefficients, free of N.
     """
 
     def __init__(
@@ -64,8 +68,8 @@ class KolmogorovSolver:
     ) -> None:
         if not 1 <= wavenumber <= (points - 1) // 3:
             raise ValueError(
-                f"KolmogorovFlow: {points} points do not resolve the force's wavenumber {wavenumber}: "
-                f"use at least {3 * wavenumber + 1} points."
+                f"KolmogorovFlow: {points} points do not resolve the force's wavenumber "
+                f"{wavenumber}: use at least {3 * wavenumber + 1} points."
             )
         self.points, self.modes_kept = points, (points - 1) // 3
         self.nu, self.drag, self.force, self.wavenumber = nu, drag, force, wavenumber
@@ -75,7 +79,7 @@ class KolmogorovSolver:
         kept = (self._kx.abs() <= self.modes_kept).double()
         self._k2 = self._kx**2 + self._ky**2
         inverse = kept / self._k2.clamp(min=1)
-        # u = i k_y/k² ω, v = −i k_x/k² ω, and the mean flow from the real and imaginary part of ω̂(0).
+        # u = i k_y/k² ω, v = −i k_x/k² ω, and the mean flow: real and imaginary part of ω̂(0).
         biot_savart = torch.stack([1j * self._ky * inverse, -1j * self._kx * inverse])
         biot_savart[:, 0, 0] = torch.tensor([1, -1j])
         self._biot_savart = biot_savart.to(dtype.to_complex())
@@ -128,8 +132,9 @@ class KolmogorovSolver:
     ) -> Float[Tensor, "B 2 n n"]:
         """(u, v) on `grid` × `grid` cells (default N): means over blocks of point values.
 
-        The point values stand at the centres of the coarsest grid that has at least N points and that `grid`
-        divides. So a divisor of N averages the solver's own points, and grid ≥ N interpolates without averaging.
+        The point values stand at the centres of the coarsest grid that has at least N points and
+        that `grid` divides. So a divisor of N averages the solver's own points, and grid ≥ N
+        interpolates without averaging.
         """
         n = self.points if grid is None else grid
         block = ceil(self.points / n)
@@ -145,7 +150,7 @@ class KolmogorovSolver:
         return means
 
     def _centre(self, points: int) -> Complex[Tensor, "M N"]:
-        """e^{i k·x} at the first cell centre: the shift from the corner to the centre of the cells."""
+        """e^{i k·x} at the first cell centre: the shift from the corner to the centre of cells."""
         return torch.exp(1j * pi / points * (self._kx + self._ky)).to(self.dtype.to_complex())
 
     def speed(self, w: Complex[Tensor, "B M N"]) -> Float[Tensor, " B"]:
@@ -153,7 +158,7 @@ class KolmogorovSolver:
         return self.velocity(w).abs().sum(1).amax((-2, -1))
 
     def budget(self, w: Complex[Tensor, "B M N"]) -> dict[str, Float[Tensor, " B"]]:
-        """Energy E = ½⟨|u|²⟩, enstrophy ½⟨ω²⟩ and the terms of E_t = injection − friction − dissipation."""
+        """E = ½⟨|u|²⟩, enstrophy ½⟨ω²⟩ and E_t = injection − friction − dissipation."""
         w = w.to(torch.complex128)
         mean = w[:, 0, 0].abs() ** 2
         power = torch.where(self._ky > 0, 2, 1) * w.abs() ** 2
@@ -171,7 +176,7 @@ class KolmogorovSolver:
         }
 
     def substeps(self, dt: float, cfl: float = 1.0, max_speed: float = 7.0) -> int:
-        """The fewest equal steps h over `dt` whose Courant number h max(|u| + |v|)/Δx is at most `cfl`."""
+        """The fewest equal steps h over `dt` with Courant number h max(|u| + |v|)/Δx ≤ `cfl`."""
         return ceil(dt * max_speed * self.points / (2 * pi * cfl))
 
     def frames(
@@ -179,8 +184,9 @@ class KolmogorovSolver:
     ) -> Iterator[Complex[Tensor, "B M N"]]:
         """Modes at the times 0, dt, 2 dt, … for ever, in `substeps` of `max_speed`.
 
-        A trajectory found to be faster at either end of a frame takes it again with twice the steps, alone. The
-        kept modes are stable up to a Courant number of about 1.35 (2.8 on the imaginary axis over 2π/3).
+        A trajectory found to be faster at either end of a frame takes it again with twice the
+        steps, alone. The kept modes are stable up to a Courant number of about 1.35 (2.8 on the
+        imaginary axis over 2π/3).
         """
         substeps, speed = self.substeps(dt, cfl, max_speed), self.speed(w)
         while True:
@@ -193,8 +199,9 @@ class KolmogorovSolver:
         """Modes and speed one frame later, with as many more substeps as each trajectory needs."""
         if tries == 0:
             raise ValueError(
-                f"KolmogorovFlow: the Courant number stays above {cfl} with {substeps // 2} steps a frame of "
-                f"{dt}: the flow is not resolved; raise points (now {self.points}) or nu (now {self.nu})."
+                f"KolmogorovFlow: the Courant number stays above {cfl} with {substeps // 2} steps "
+                f"a frame of {dt}: the flow is not resolved; raise points (now {self.points}) "
+                f"or nu (now {self.nu})."
             )
         new = w
         for _ in range(substeps):
@@ -220,10 +227,10 @@ def trajectory(
     max_speed: float = 7.0,
     **equation: Any,
 ) -> Float[Tensor, "B {frames} 2 n n"]:
-    """Velocity at the times dt·(warmup, … , warmup + frames − 1) from cell-centred values at time 0.
+    """Velocity at the times dt·(warmup, … , warmup + frames − 1), from cell centres at time 0.
 
-    Precision and device are those of `velocity`; `equation` are ν, α, χ, κ of `KolmogorovSolver`. The part of the
-    velocity with divergence, and modes above N/3, are dropped.
+    Precision and device are those of `velocity`; `equation` are ν, α, χ, κ of `KolmogorovSolver`.
+    The part of the velocity with divergence, and modes above N/3, are dropped.
     """
     solver = KolmogorovSolver(
         velocity.shape[-1], dtype=velocity.dtype, device=velocity.device, **equation
@@ -237,8 +244,9 @@ def trajectory(
 def initial_modes(rng: np.random.Generator, solver: KolmogorovSolver) -> Complex[Tensor, "M N"]:
     """White noise through the filter p(k)/k, free of divergence, with the largest speed 3.
 
-    p is the lognormal density with mode 4 and variance ¼ of log k. On vorticity the filter is p itself. Noise is
-    drawn in growing squares of modes, so that every resolution starts from the same flow.
+    p is the lognormal density with mode 4 and variance ¼ of log k. On vorticity the filter is p
+    itself. Noise is drawn in growing squares of modes, so that every resolution starts from the
+    same flow.
     """
     kept = solver.modes_kept
     kx, ky = np.meshgrid(np.arange(-kept, kept + 1), np.arange(kept + 1))
@@ -261,7 +269,8 @@ def initial_modes(rng: np.random.Generator, solver: KolmogorovSolver) -> Complex
 class KolmogorovFlow:
     """Generator of Kolmogorov flow: `points`² inside, block means on `grid`² out, Re = 1/ν = 1000.
 
-    `max_speed` sets the usual number of steps a frame through the Courant number `cfl`; faster flow is refined.
+    `max_speed` sets the usual number of steps a frame through the Courant number `cfl`; faster
+    flow is refined.
     """
 
     split: Split = "train"
@@ -306,7 +315,7 @@ class KolmogorovFlow:
 
     def provenance(self) -> dict[str, Any]:
         return {
-            "equation": "u_t + u.grad u = -grad p + nu lap u - drag u + force sin(wavenumber y) e_x",
+            "equation": "u_t + u.grad u = -grad p + nu lap u - drag u + force sin(wavenumber y) x",
             "scheme": "Fourier pseudo-spectral vorticity, 2/3 dealiasing, ETDRK4, block mean",
             "initial": "noise filtered by lognormal(k; mode 4, variance 0.25)/k, largest speed 3",
             **asdict(self),
@@ -339,7 +348,7 @@ PRESETS: dict[str, tuple[int, int, dict[str, Any]]] = {
 
 
 def preset(name: str, split: Split = "train", seed: int = 0, **changes: Any) -> KolmogorovFlow:
-    """The generator of one split at a named size: `smoke`, `small` or `paper`; `changes` override fields."""
+    """The generator of one split at a named size; `changes` override its fields."""
     if name not in PRESETS:
         raise ValueError(
             f"KolmogorovFlow: unknown preset {name!r}, choose one of {', '.join(PRESETS)}."

@@ -2,10 +2,10 @@
 
     u_t = −u u_x − u_xx − ν u_xxxx,        x ∈ [0, L) periodic
 
-In Fourier space û' = (k² − ν k⁴) û − ½ i k (u²)^, integrated by ETDRK4. The state holds the modes with
-|m| ≤ (N − 1)/3 only: on N points the products of such modes alias onto none of them (the 2/3 rule), so the
-equation keeps its conservation law. The mean of u has k = 0, hence no tendency, and stays as it was to the last
-bit; adding c to u carries the solution along, u(x − ct, t) + c.
+In Fourier space û' = (k² − ν k⁴) û − ½ i k (u²)^, integrated by ETDRK4. The state holds the modes
+with |m| ≤ (N − 1)/3 only: on N points the products of such modes alias onto none of them (the 2/3
+rule), so the equation keeps its conservation law. The mean of u has k = 0, hence no tendency, and
+stays as it was to the last bit; adding c to u carries the solution along, u(x − ct, t) + c.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def trajectory(
 ) -> Float[Tensor, "B {frames} N"]:
     """u at the times dt·(warmup, warmup + 1, … , warmup + frames − 1), from u0 at time 0.
 
-    Each frame is `substeps` steps of ETDRK4 in the precision and on the device of `u0`. Modes of u0 above N/3 are
-    dropped.
+    Each frame is `substeps` steps of ETDRK4 in the precision and on the device of `u0`. Modes of
+    u0 above N/3 are dropped.
     """
     points = u0.shape[-1]
     step = stepper(points, length, dt / substeps, nu=nu, dtype=u0.dtype, device=u0.device)
@@ -98,12 +98,12 @@ def initial_state(rng: np.random.Generator, points: int) -> Float64[np.ndarray, 
 
 @dataclass(frozen=True)
 class KuramotoSivashinsky:
-    """Generator of KS trajectories with the initial conditions and the warm-up of the paper's source.
+    """Generator of KS trajectories, with initial conditions and warm-up of the paper's source.
 
-    `jitter` j draws, for each trajectory, a factor U(1 − j, 1 + j) for its duration and one for its length
-    (the source's 0.1; the paper uses none) and records the `dt` and `length` that come out as parameters.
-    Four substeps of 0.05 put the error of one frame at about 1e-12 in mean square, four orders below
-    the best emulators.
+    `jitter` j draws, for each trajectory, a factor U(1 − j, 1 + j) for its duration and one for
+    its length (the source's 0.1; the paper uses none) and records the `dt` and `length` that come
+    out as parameters. Four substeps of 0.05 put the error of one frame at about 1e-13 in mean
+    square, five orders below the best emulators.
     """
 
     split: Split = "train"
@@ -128,7 +128,8 @@ class KuramotoSivashinsky:
         k_max = 2 * np.pi / self.length * _kept(self.points)
         if self.nu * k_max**2 < 4:  # growth k² − νk⁴ must have turned into strong damping
             raise ValueError(
-                f"KuramotoSivashinsky: {self.points} points do not resolve length {self.length} at nu {self.nu}: "
+                f"KuramotoSivashinsky: {self.points} points do not resolve length {self.length} "
+                f"at nu {self.nu}: "
                 f"use at least {int(3 * self.length / np.pi / self.nu**0.5) + 4} points."
             )
 
@@ -177,7 +178,8 @@ class KuramotoSivashinsky:
         )
         if not bool(torch.isfinite(u).all()):
             raise ValueError(
-                f"KuramotoSivashinsky: trajectories {start} to {stop - 1} blew up: raise substeps (now {self.substeps})."
+                f"KuramotoSivashinsky: trajectories {start} to {stop - 1} blew up: "
+                f"raise substeps (now {self.substeps})."
             )
         return Block(u[:, :, None].cpu().numpy(), parameters)
 
@@ -205,7 +207,7 @@ PRESETS: dict[str, tuple[dict[str, int], dict[str, int], dict[str, Any]]] = {
 def preset(
     name: str, split: Split = "train", seed: int = 0, **changes: Any
 ) -> KuramotoSivashinsky:
-    """The generator of one split at a named size: `smoke`, `small` or `paper`; `changes` override fields."""
+    """The generator of one split at a named size; `changes` override its fields."""
     if name not in PRESETS:
         raise ValueError(
             f"KuramotoSivashinsky: unknown preset {name!r}, choose one of {', '.join(PRESETS)}."

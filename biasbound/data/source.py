@@ -72,12 +72,12 @@ class Source(Protocol):
 
 
 def stream(seed: int, split: Split, index: int) -> np.random.Generator:
-    """The random numbers of trajectory `index`: they hang on (seed, split, index) and on nothing else."""
+    """The random numbers of trajectory `index`: they hang on (seed, split, index) alone."""
     return np.random.default_rng([seed, get_args(Split).index(split), index])
 
 
 def demand(source: object, rule: str, holds: Callable[[Any], bool], *fields: str) -> None:
-    """Refuse a source whose field breaks a rule, in one sentence that names the field and the rule."""
+    """Refuse a source whose field breaks a rule, in one sentence that names both."""
     for name in fields:
         if not holds(value := getattr(source, name)):
             raise ValueError(f"{type(source).__name__}: {name} must be {rule}, got {value!r}.")
