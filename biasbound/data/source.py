@@ -25,8 +25,9 @@ class Layout:
     """Shape and meaning of the array (S, K, C, *N) that a source fills.
 
     `channels` are in array order; a vector field is named once per component with a common stem,
-    `velocity_x`, `velocity_y`. `domain` and `boundary` have one entry a space axis. Grid point j stands at low + j h ("left"),
-    low + (j + ½) h ("centre"), h = (high − low)/N, or the points reach from end to end ("ends").
+    `velocity_x`, `velocity_y`. `domain` and `boundary` have one entry a space axis.
+    With h = (high − low)/N, grid point j stands at low + j h ("left") or low + (j + ½) h ("centre"), or the points
+    reach from end to end ("ends"; a periodic axis, whose ends are one point, then counts as "left").
     """
 
     name: str  # "ks", "kolmogorov", "transonic", …
