@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from toy_source import ToySource
 
+from biasbound.cli import main
 from biasbound.data import commands
 from biasbound.data.formats import load, save
 from biasbound.data.pictures import draw, vorticity
@@ -38,7 +39,7 @@ def path(tmp_path) -> Path:
 
 
 def run(*arguments) -> int:
-    return commands.main(["data", *map(str, arguments)])
+    return main(["data", *map(str, arguments)])
 
 
 def edit(path: Path, name: str, values: np.ndarray | None) -> None:
@@ -229,7 +230,7 @@ def test_broken_acdm_folders_get_one_sentence(name, content, sentence, tmp_path,
 
 def test_a_real_process_ends_with_code_2_and_no_traceback(path):
     truncated(path)
-    command = [sys.executable, "-m", "biasbound.data.commands", "data", "info", str(path)]
+    command = [sys.executable, "-m", "biasbound", "data", "info", str(path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -239,7 +240,7 @@ def test_a_real_process_ends_with_code_2_and_no_traceback(path):
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys; from biasbound.data.commands import main\n"
+        "import sys; from biasbound.cli import main\n"
         "try: main(['data', 'ks', '--help'])\n"
         "finally: print({'torch', 'h5py', 'matplotlib'} & {*sys.modules}, file=sys.stderr)"
     )
@@ -286,11 +287,8 @@ def test_convert_into_a_folder_never_replaces_one(tmp_path, capsys):
 
 
 def generate(*options) -> int:
-    """Run a generation command as `biasbound data toy` would be registered."""
-    given = commands.argparse.ArgumentParser()
-    commands.add_parser(given.add_subparsers())
-    parsed = given.parse_args(["data", "toy", "--workers", "1", *map(str, options)])
-    return parsed.run(parsed)
+    """Run `biasbound data toy`, with the toy source among the others."""
+    return run("toy", "--workers", 1, *options)
 
 
 def test_generate_options_reach_the_source(tmp_path, capsys):

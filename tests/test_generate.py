@@ -15,9 +15,9 @@ import pytest
 from toy_source import ToySource
 
 from biasbound.data import generate as module
-from biasbound.data.files import lock
 from biasbound.data.formats import load
 from biasbound.data.generate import generate
+from biasbound.files import lock
 
 TOY = Path(__file__).with_name("toy_source.py")
 

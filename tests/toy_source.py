@@ -112,3 +112,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+preset = ToySource.preset

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from biasbound.data.files import sync
 from biasbound.data.source import Block, Layout
 from biasbound.data.statistics import require_finite
+from biasbound.files import sync
 
 __all__ = ["Job", "make", "obey"]
 

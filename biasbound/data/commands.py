@@ -1,7 +1,7 @@
 """`biasbound data …`: make, look at and convert trajectories.
 
 Nothing heavy is imported before a command runs, so that --help is quick. A command that cannot do what was
-asked prints one sentence, gives exit code 2 and leaves the disk as it was.
+asked raises one sentence and leaves the disk as it was; `biasbound.cli` turns it into exit code 2.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SOURCES", "add_parser", "main"]
+__all__ = ["SOURCES", "add_parser"]
 
 SOURCES = {  # command → module and class of the source, what it is
     "ks": ("biasbound.data.ks", "KuramotoSivashinsky", "the Kuramoto–Sivashinsky equation"),
@@ -30,7 +29,6 @@ SOURCES = {  # command → module and class of the source, what it is
         "transonic flow past a cylinder",
     ),
 }
-EXTRAS = {"numba": "transonic", "scipy": "transonic"}  # module → extra that installs it
 
 
 def add_parser(commands: Any) -> None:
@@ -45,7 +43,7 @@ def add_parser(commands: Any) -> None:
     info.add_argument("--plot", type=Path, metavar="PNG", help="draw a trajectory into this file")
     info.add_argument("--trajectory", type=int, default=0, metavar="I", help="which to draw")
     info.add_argument("--force", action="store_true", help="replace an existing picture")
-    info.set_defaults(run=_guarded(_info))
+    info.set_defaults(run=_info)
     convert = parts.add_parser("convert", help="read A in any format, write it as B")
     convert.add_argument("source", type=Path, metavar="A")
     convert.add_argument("target", type=Path, metavar="B")
@@ -56,7 +54,7 @@ def add_parser(commands: Any) -> None:
     )
     _add_reading(convert)
     convert.add_argument("--force", action="store_true", help="replace an existing file B")
-    convert.set_defaults(run=_guarded(_convert))
+    convert.set_defaults(run=_convert)
 
 
 def _add_source(parser: argparse.ArgumentParser, name: str) -> None:
@@ -77,7 +75,7 @@ def _add_source(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument(
         "--force", action="store_true", help="replace FILE, or an unfinished one of other settings"
     )
-    parser.set_defaults(run=_guarded(_generate), flow=name)
+    parser.set_defaults(run=_generate, flow=name)
 
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
@@ -86,33 +84,6 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
         "--momentum", action="store_true", default=None, help="ACDM: momentum, not velocity"
     )
     parser.add_argument("--space", type=int, metavar="D", help=".npy: number of space axes")
-
-
-def _guarded(command: Callable[[argparse.Namespace], None]) -> Callable[[argparse.Namespace], int]:
-    """Turn what users can cause into one sentence and an exit code."""
-
-    def run(given: argparse.Namespace) -> int:
-        try:
-            command(given)
-        except (ValueError, OSError, ArithmeticError) as error:
-            print(f"biasbound: {' '.join(str(error).split())}", file=sys.stderr)
-            return 2
-        except ModuleNotFoundError as error:
-            if error.name not in EXTRAS:
-                raise
-            extra = EXTRAS[error.name]
-            print(
-                f"biasbound: this needs {error.name}; install it with pip install "
-                f"'biasbound[{extra}]'",
-                file=sys.stderr,
-            )
-            return 2
-        except KeyboardInterrupt:
-            print("biasbound: interrupted; the same command goes on from here", file=sys.stderr)
-            return 130
-        return 0
-
-    return run
 
 
 def _source(given: argparse.Namespace) -> Any:
@@ -124,7 +95,7 @@ def _source(given: argparse.Namespace) -> Any:
     module_name, class_name, _ = SOURCES[given.flow]
     module = importlib.import_module(module_name)
     kind = getattr(module, class_name)
-    preset = getattr(module, "preset", None) or kind.preset
+    preset = module.preset
     if given.preset not in module.PRESETS:
         known = ", ".join(module.PRESETS)
         raise ValueError(f"data {given.flow} has no preset {given.preset!r}; it has {known}")
@@ -228,16 +199,3 @@ def _convert(given: argparse.Namespace) -> None:
     save(trajectories, given.target, format=given.format, overwrite=given.force)
     size = " × ".join(map(str, trajectories.shape))
     print(f"{given.target}: {size} written")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `data …` on its own: python -m biasbound.data.commands data info FILE."""
-    parser = argparse.ArgumentParser(prog="biasbound")
-    add_parser(parser.add_subparsers(metavar="COMMAND", required=True))
-    given = parser.parse_args(argv)
-    code: int = given.run(given)
-    return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -21,9 +21,9 @@ import numpy as np
 from jaxtyping import Float
 
 from biasbound.data.columns import Frames, Store
-from biasbound.data.files import replacing
 from biasbound.data.source import Layout
 from biasbound.data.trajectories import Trajectories
+from biasbound.files import replacing
 
 __all__ = ["is_acdm", "read", "write"]
 

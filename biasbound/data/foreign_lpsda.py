@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from biasbound.data.columns import Store, hdf5_column
-from biasbound.data.files import replacing
 from biasbound.data.source import Layout
 from biasbound.data.trajectories import Trajectories
+from biasbound.files import replacing
 
 __all__ = ["is_lpsda", "read", "write"]
 

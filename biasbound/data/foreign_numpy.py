@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from biasbound.data.columns import Raw, Store
-from biasbound.data.files import replacing
 from biasbound.data.source import Layout
 from biasbound.data.trajectories import PERIODIC, Trajectories
+from biasbound.files import replacing
 
 __all__ = ["MAGIC", "read", "write"]
 

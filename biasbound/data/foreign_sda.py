@@ -15,9 +15,9 @@ import h5py
 import numpy as np
 
 from biasbound.data.columns import Store, hdf5_column
-from biasbound.data.files import replacing
 from biasbound.data.source import Layout
 from biasbound.data.trajectories import PERIODIC, Trajectories
+from biasbound.files import replacing
 
 __all__ = ["is_sda", "read", "write"]
 

@@ -27,11 +27,11 @@ import torch
 
 from biasbound.data.blocks import Job, make, obey
 from biasbound.data.columns import Array, Store
-from biasbound.data.files import lock, remove, replacing
 from biasbound.data.native import Piece, write_pieces
 from biasbound.data.source import Layout, Source
 from biasbound.data.trajectories import Trajectories
 from biasbound.data.well import stored_fingerprint
+from biasbound.files import lock, remove, replacing
 
 __all__ = ["Progress", "generate"]
 

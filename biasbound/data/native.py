@@ -21,11 +21,11 @@ import h5py
 import numpy as np
 from jaxtyping import Float, Float64
 
-from biasbound.data.files import replacing
 from biasbound.data.source import Layout
 from biasbound.data.statistics import Moments, require_finite
 from biasbound.data.trajectories import Trajectories
 from biasbound.data.views import Coordinates, check_layout, grid_points
+from biasbound.files import replacing
 
 __all__ = ["Piece", "write", "write_pieces"]
 

@@ -17,8 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from biasbound.data.files import replacing
 from biasbound.data.trajectories import Trajectories
+from biasbound.files import replacing
 
 __all__ = ["draw", "save_picture", "vorticity"]
 

@@ -22,11 +22,12 @@ def grid_points(layout: Layout) -> Coordinates:
     """Where the grid points of each axis stand, by the rule of `Layout`: low + (j + o) h."""
     axes: list[np.ndarray] = []
     for n, (low, high), kind in zip(layout.grid, layout.domain, layout.boundary, strict=True):
-        points = "left" if kind == "periodic" else layout.points
-        if points == "ends":
+        if layout.points == "ends" and kind != "periodic":
             axes.append(np.linspace(low, high, n))
         else:
-            axes.append(low + (np.arange(n) + 0.5 * (points == "centre")) * ((high - low) / n))
+            axes.append(
+                low + (np.arange(n) + 0.5 * (layout.points == "centre")) * ((high - low) / n)
+            )
     return tuple(axes)
 
 
