@@ -9,7 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
-from biasbound.data import files, native
+from biasbound import files
+from biasbound.data import native
 from biasbound.data.formats import detect, load, load_splits, save
 from biasbound.data.trajectories import Trajectories
 
