@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from . import __version__
+from .data.commands import add_parser as add_data_parser
 
 __all__ = ["main"]
 
@@ -27,6 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"biasbound {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
+    add_data_parser(commands)
     schedule = commands.add_parser("schedule", help="make and look at noise schedules")
     verbs = schedule.add_subparsers(title="commands", required=True, metavar="COMMAND")
     show = verbs.add_parser(
@@ -83,11 +85,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         args.run(args)
-    except (ValueError, OSError) as error:
-        print(f"biasbound: {error}", file=sys.stderr)
+    except (ValueError, OSError, ArithmeticError, ImportError) as error:
+        print(f"biasbound: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("biasbound: interrupted", file=sys.stderr)
+        print("biasbound: interrupted; the same command goes on from here", file=sys.stderr)
         return 130
     return 0
 

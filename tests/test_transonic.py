@@ -1,0 +1,406 @@
+"""Laws of the compressible solver and of the data set made with it."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+from biasbound.data.transonic import PRESETS, TransonicCylinder
+from biasbound.data.transonic.cylinder import cylinder_flow, drag_lift
+from biasbound.data.transonic.flow import Flow
+from biasbound.data.transonic.grid import Grid, o_grid
+from biasbound.data.transonic.jit import jit
+from biasbound.data.transonic.sampling import DOMAIN, Window
+
+GAMMA = 1.4
+
+
+def box(rows, cols, lengths=(1.0, 1.0), warp=0.0, periodic=(True, True)):
+    """Rectangle with x along the rows; `warp` bends its inner lines."""
+    s, t = np.meshgrid(np.linspace(0, 1, rows + 1), np.linspace(0, 1, cols + 1), indexing="ij")
+    bend = warp * np.sin(2 * np.pi * s) * np.sin(2 * np.pi * t)
+    nodes = np.stack([lengths[0] * (s + bend), lengths[1] * (t - bend)])
+    return Grid.from_nodes(nodes, periodic)
+
+
+def eddies(grid, seed=0, amplitude=0.2):
+    """A random smooth state, periodic in index space, near a uniform flow."""
+    rng = np.random.default_rng(seed)
+    rows, cols = (2 * np.pi * np.arange(n) / n for n in grid.shape)
+    waves = [
+        np.cos(i * rows[:, None] + j * cols + rng.uniform(0, 6)) for i in (0, 1) for j in (1, 2)
+    ]
+    state = np.einsum("kw,wrc->krc", amplitude * rng.uniform(-0.5, 0.5, (4, 4)), np.stack(waves))
+    return state + np.array([1.0, 0.3, 0.2, 1 / GAMMA])[:, None, None]
+
+
+def totals(flow):
+    """∫ρ, ∫ρu, ∫ρv, ∫E."""
+    return (flow.q.astype(np.float64) * flow.grid.volume).sum((1, 2))
+
+
+# --- shocks and contacts -------------------------------------------------------------------------
+
+
+def sod(x, t):
+    """Exact ρ of Sod's problem (left ρ = p = 1, right ρ = 0.125, p = 0.1, both at rest)."""
+    g, a_l = GAMMA, np.sqrt(GAMMA)
+
+    def gap(p):  # velocity behind the rarefaction minus that behind the shock
+        fan = 2 * a_l / (g - 1) * (1 - p ** ((g - 1) / (2 * g)))
+        return fan - (p - 0.1) * np.sqrt(2 / 0.125 / ((g + 1) * p + (g - 1) * 0.1))
+
+    low, high = 0.1, 1.0
+    for _ in range(80):
+        p = 0.5 * (low + high)
+        low, high = (p, high) if gap(p) > 0 else (low, p)
+    u = 2 * a_l / (g - 1) * (1 - p ** ((g - 1) / (2 * g)))
+    rho_l, ratio, k = p ** (1 / g), p / 0.1, (g - 1) / (g + 1)
+    rho_r = 0.125 * (ratio + k) / (k * ratio + 1)
+    shock = np.sqrt(g * 0.1 / 0.125) * np.sqrt((g + 1) / (2 * g) * ratio + (g - 1) / (2 * g))
+    s = (x - 0.5) / t
+    fan = (2 / (g + 1) - k * s / a_l) ** (2 / (g - 1))
+    return np.select([s < -a_l, s < u - a_l * p ** ((g - 1) / (2 * g)), s < u, s < shock],
+                     [1.0, fan, rho_l, rho_r], 0.125)  # fmt: skip
+
+
+def shock_tube(n, axis):
+    lengths, shape, periodic = [(1.0, 0.1), (n, 4), (False, True)]
+    if axis == 1:
+        lengths, shape, periodic = lengths[::-1], shape[::-1], periodic[::-1]
+    grid = box(*shape, lengths, periodic=periodic)
+    left = grid.centres[axis] < 0.5
+    zero = np.zeros(shape)
+    flow = Flow(grid, np.stack([np.where(left, 1.0, 0.125), zero, zero, np.where(left, 1.0, 0.1)]),
+                precision="float64")  # fmt: skip
+    flow.advance(0.2, cfl=0.8)
+    return flow, grid
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sod_converges_to_the_exact_solution(axis):
+    errors = []
+    for n in (100, 200, 400):
+        flow, grid = shock_tube(n, axis)
+        errors.append(np.abs(flow.q[0] - sod(grid.centres[axis], 0.2)).mean())
+    assert errors[0] < 8e-3
+    assert np.log2(errors[0] / errors[1]) > 0.8
+    assert np.log2(errors[1] / errors[2]) > 0.8
+
+
+def test_both_directions_are_one_scheme():
+    """A shock tube along the columns is that along the rows, turned."""
+    (a, _), (b, _) = shock_tube(64, 0), shock_tube(64, 1)
+    turned = b.w[[0, 2, 1, 3]].swapaxes(1, 2)
+    np.testing.assert_allclose(a.w, turned, rtol=0, atol=1e-13)
+
+
+def test_contact_and_shear_layer_stand_still():
+    """HLLC keeps a jump of density and tangential velocity at rest to the last digits."""
+    grid = box(16, 8, periodic=(False, True))
+    left = grid.centres[0] < 0.5
+    state = np.stack(
+        [np.where(left, 1.0, 0.2), 0 * left, np.where(left, 0.4, -0.3), 0 * left + 0.7]
+    )
+    flow = Flow(grid, state, precision="float64")
+    flow.advance(1.0)
+    np.testing.assert_allclose(flow.w[:, 2:-2, 2:-2], state, rtol=0, atol=1e-13)
+
+
+# --- smooth flow ---------------------------------------------------------------------------------
+
+
+def vortex(x, y):
+    """Isentropic vortex of strength 1 at the origin of a periodic 10×10 box, at rest."""
+    x, y = (x + 5) % 10 - 5, (y + 5) % 10 - 5
+    bell = np.exp(0.5 * (1 - x**2 - y**2)) / (2 * np.pi)
+    temp = 1 - 0.5 * (GAMMA - 1) * bell**2
+    rho = temp ** (1 / (GAMMA - 1))
+    return np.stack([rho, -y * bell, x * bell, rho * temp / GAMMA])
+
+
+@pytest.mark.parametrize("warp", [0.0, 0.04])
+def test_isentropic_vortex_converges_with_second_order(warp):
+    errors = []
+    for n in (32, 64, 128):
+        grid = box(n, n, (10.0, 10.0), warp)
+        x, y = grid.centres
+        start = vortex(x - 5, y - 5)
+        start[1:3] += np.array([0.5, 0.3])[:, None, None]
+        flow = Flow(grid, start, precision="float64")
+        flow.advance(2.0)
+        exact = vortex(x - 5 - 0.5 * 2, y - 5 - 0.3 * 2)
+        errors.append((np.abs(flow.q[0] - exact[0]) * grid.volume).sum())
+    assert np.log2(errors[0] / errors[1]) > 1.9
+    assert np.log2(errors[1] / errors[2]) > 1.9
+
+
+@pytest.mark.parametrize(("temp", "warp"), [(1.0, 0.0), (1.5, 0.0), (1.0, 0.03)])
+def test_shear_and_heat_decay_at_their_rates(temp, warp):
+    """Shear decays as exp(−νk²t), entropy as exp(−νk²t/Pr), with Sutherland's ν."""
+    grid, mu = box(32, 32, warp=warp), 2e-3
+    s = 110.4 / 288.15
+    nu = mu * temp**1.5 * (1 + s) / (temp + s) * temp  # ρ = 1/T at p = 1/γ
+    wave, span, size = np.sin(2 * np.pi * grid.centres[1]), 1.0, 1e-3
+    one = np.ones(grid.shape)
+    state = np.stack([(1 - size * wave) / temp, size * wave, 0 * one, one / GAMMA])
+    flow = Flow(grid, state, viscosity=mu, precision="float64")
+    flow.advance(span)
+    rho, u, _, p = flow.w[:, 2:-2, 2:-2]
+
+    def decay(field):
+        return -np.log(2 * (field * wave * grid.volume).sum() / grid.volume.sum() / size)
+
+    exact = nu * (2 * np.pi) ** 2 * span
+    assert decay(u) == pytest.approx(exact, rel=0.02)
+    assert decay(np.log(p / rho**GAMMA) / GAMMA) == pytest.approx(exact / 0.72, rel=0.02)
+
+
+# --- conservation and symmetry -------------------------------------------------------------------
+
+
+def test_periodic_flow_conserves_everything():
+    grid = box(24, 32, warp=0.03)
+    flow = Flow(grid, eddies(grid), viscosity=1e-3, precision="float64")
+    before = totals(flow)
+    flow.advance(0.5)
+    assert np.abs(totals(flow) - before).max() < 1e-10
+
+
+def test_closed_box_keeps_mass_and_energy():
+    """Adiabatic walls without slip let no mass through and do no work."""
+    grid = box(24, 20, warp=0.03, periodic=(False, False))
+    walls = ("wall", "wall")
+    flow = Flow(grid, eddies(grid), rows=walls, columns=walls, viscosity=1e-3, precision="float64")
+    before = totals(flow)
+    flow.advance(0.5)
+    after = totals(flow)
+    assert np.abs(after - before)[[0, 3]].max() < 1e-10
+    assert np.abs(after - before)[[1, 2]].min() > 1e-3  # the walls push back
+
+
+def test_free_stream_is_kept_on_the_o_grid():
+    grid = o_grid(32, 48)
+    free = np.array([1.0, 0.7, 0.4, 1 / GAMMA])[:, None, None] * np.ones((1, *grid.shape))
+    flow = Flow(grid, free, viscosity=1e-4, precision="float64")
+    flow.advance(0.3)
+    assert np.abs(flow.w[:, 2:-2, 2:-2] - free).max() < 1e-11
+
+
+def test_mirrored_start_gives_mirrored_flow():
+    grid, mach = o_grid(32, 48), 0.8
+    flow = cylinder_flow(grid, mach, 1e4, np.random.default_rng(3), "float64")
+    inner = flow.w[:, 2:-2, 2:-2]
+    turn = np.array([1.0, 1.0, -1.0, 1.0])[:, None, None]
+    twin = Flow(
+        grid, turn * inner[:, :, ::-1], rows=("wall", "fixed"), viscosity=flow.viscosity,
+        precision="float64",
+    )  # fmt: skip
+    flow.advance(1.0 / mach)
+    twin.advance(1.0 / mach)
+    np.testing.assert_allclose(twin.w, turn * flow.w[:, :, ::-1], rtol=0, atol=1e-10)
+    (drag, lift), (twin_drag, twin_lift) = drag_lift(flow, mach), drag_lift(twin, mach)
+    assert abs(lift) > 1e-3
+    assert twin_drag == pytest.approx(drag, abs=1e-8)
+    assert twin_lift == pytest.approx(-lift, abs=1e-8)
+
+
+def test_forces_balance_the_momentum_of_the_gas():
+    """While the far field is undisturbed, −d/dt ∫ρu is the force on the cylinder."""
+    grid, mach = o_grid(64, 88), 0.6
+    flow = cylinder_flow(grid, mach, 500.0, np.random.default_rng(1), "float64")
+    flow.advance(2.0 / mach)
+    before, forces, dt = totals(flow), [drag_lift(flow, mach)], 2e-3
+    flow.advance(dt)
+    forces.append(drag_lift(flow, mach))
+    loss = -(totals(flow) - before)[1:3] / dt / (0.5 * mach**2)
+    np.testing.assert_allclose(loss, np.mean(forces, axis=0), rtol=0.01, atol=5e-3)
+
+
+# --- the data set --------------------------------------------------------------------------------
+
+TINY = {"frames": 5, "warmup": 1.0, "cells": (48, 64)}
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """One short data set in single and in double precision."""
+    single = TransonicCylinder((0.6, 0.8), **TINY)
+    double = TransonicCylinder((0.6, 0.8), **TINY, precision="float64")
+    return single, single.block(0, 2), double.block(0, 2)
+
+
+def test_single_precision_gives_the_statistics_of_double(pair):
+    _, single, double = pair
+    assert single.fields.dtype == np.float32
+    assert double.fields.dtype == np.float64
+    for moment in (np.mean, np.std):
+        a, b = (moment(x.fields.astype(np.float64), axis=(1, 3, 4)) for x in (single, double))
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4)
+    for name in ("drag", "lift"):
+        np.testing.assert_allclose(single.series[name], double.series[name], rtol=5e-3, atol=5e-3)
+
+
+def test_trajectories_do_not_depend_on_the_block_or_the_run(pair):
+    source, whole, _ = pair
+    alone = pickle.loads(pickle.dumps(source)).block(1, 2)
+    assert alone.fields.tobytes() == whole.fields[1:].tobytes()
+    assert alone.series["lift"].tobytes() == whole.series["lift"][1:].tobytes()
+
+
+def test_block_keeps_the_layout(pair):
+    source, block, _ = pair
+    assert block.fields.shape == source.layout.shape
+    assert np.isfinite(block.fields).all()
+    assert (block.fields[:, :, 2:] > 0).all()  # ρ and p, inside the cylinder too
+    assert block.parameters["mach"].tolist() == [0.6, 0.8]
+    assert block.static["mask"].shape == source.layout.grid
+    assert set(np.unique(block.static["mask"])) == {0.0, 1.0}
+    upstream = block.fields[:, 0, :, 2, 2]
+    np.testing.assert_allclose(upstream[:, 0], [0.6, 0.8], atol=0.2)
+
+
+def test_seed_split_and_index_change_the_start():
+    def first(**changes):
+        source = TransonicCylinder((0.7, 0.7), **{**TINY, "warmup": 0.0, "frames": 1, **changes})
+        return source.block(0, 2).fields
+
+    base = first()
+    assert np.abs(base[0] - base[1]).max() > 1e-2
+    assert np.abs(base - first(seed=1)).max() > 1e-2
+    assert np.abs(base - first(split="valid")).max() > 1e-2
+
+
+def test_window_samples_where_the_layout_says():
+    """Constants come back exactly, coordinates at the centres of the layout's cells."""
+    grid, size = o_grid(128, 137), (128, 64)
+    window, w = Window(grid, size), np.zeros((4, 141, 132))
+    w[0], w[3] = 1.0, 0.7
+    w[1:3, 2:-2, 2:-2] = grid.centres
+    for ghost, inner in ((slice(0, 2), slice(-4, -2)), (slice(-2, None), slice(2, 4))):
+        w[1:3, :, ghost] = w[1:3, :, inner]
+    x, y, rho, p = window(w)
+    np.testing.assert_allclose(rho, 1.0, atol=1e-9)
+    np.testing.assert_allclose(p, 0.7, atol=1e-9)
+    (x0, x1), (y0, y1) = DOMAIN
+    xs = x0 + (np.arange(128) + 0.5) * (x1 - x0) / 128
+    ys = y0 + (np.arange(64) + 0.5) * (y1 - y0) / 64
+    near = np.hypot(xs[:, None], ys) < 0.8  # velocity is cut to 0 in the cylinder
+    edge = np.ones(size, bool)
+    edge[2:-2, 2:-2] = False  # zoom bends lines at its edges
+    skip = near | edge
+    assert np.abs(x - xs[:, None])[~skip].max() < 0.01
+    assert np.abs(y - ys)[~skip].max() < 0.01
+    inside = window.mask == 0
+    assert inside.mean() * 72 == pytest.approx(np.pi / 4, rel=0.05)
+    assert np.abs(np.stack([x, y]))[:, np.hypot(xs[:, None], ys) < 0.25].max() < 1e-3
+
+
+@pytest.mark.parametrize("size", [(256, 128), (64, 32), (100, 50)])
+def test_other_resolutions_share_the_rectangle(size):
+    source = TransonicCylinder((0.8,), resolution=size)
+    assert source.layout.grid == size
+    assert source.layout.domain == TransonicCylinder((0.8,)).layout.domain
+    window = Window(o_grid(48, 64), size)
+    out = window(np.ones((4, 68, 52)))
+    assert out.shape == (4, *size)
+    np.testing.assert_allclose(out[2:], 1.0, atol=1e-9)
+
+
+def test_fields_inside_the_cylinder_join_those_of_the_wall():
+    grid = o_grid(64, 88)
+    w = np.ones((4, 92, 68))
+    w[3, :, 2:-2] = 1 + 0.3 * np.cos(np.arctan2(*grid.centres[::-1]))[0]
+    w[3, :, :2], w[3, :, -2:] = w[3, :, -4:-2], w[3, :, 2:4]
+    p = Window(grid, (256, 128))(w)[3]
+    line = p[:, 64]  # y ≈ 0.02, through the cylinder
+    assert np.abs(np.diff(line)).max() < 0.08  # 0.6 over a diameter of 21 points
+    assert line.min() > 0.69
+    assert line.max() < 1.31
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_splits_share_no_mach_number(name):
+    parts = PRESETS[name].mach
+    every = [m for part in parts.values() for m in part]
+    assert len(every) == len(set(every))
+    low, high = min(parts["train"]), max(parts["train"])
+    assert all(m < low for m in parts["extrapolate"])
+    assert all(low < m < high for part in ("valid", "interpolate", "long") for m in parts[part])
+
+
+def test_full_preset_has_the_mach_numbers_of_the_original():
+    parts = PRESETS["full"].mach
+    sims = {p: [round(100 * m - 50, 6) for m in parts[p]] for p in parts if p != "valid"}
+    assert sims["extrapolate"] == [0, 1, 2]
+    assert sims["long"] == [14, 15]
+    assert sims["interpolate"] == [16, 17, 18]
+    assert sorted(k for part in sims.values() for k in part) == list(range(41))
+    test = TransonicCylinder.preset("full", "test", test="long", seed=4)
+    assert test.mach == (0.64, 0.65)
+    assert test.layout.shape == (2, 1000, 4, 128, 64)
+    assert test.provenance()["seed"] == 4
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: TransonicCylinder(()), "mach"),
+        (lambda: TransonicCylinder((1.2,)), "mach"),
+        (lambda: TransonicCylinder((0.5,), frames=0), "frames"),
+        (lambda: TransonicCylinder((0.5,), cells=(33, 64)), "cells"),
+        (lambda: o_grid(32, 48, wall=1e-7), "rings"),
+        (lambda: TransonicCylinder((0.5,), resolution=(512, 64)).block(0, 1), "resolution"),
+        (lambda: TransonicCylinder((0.5,)).block(1, 2), "trajectories"),
+        (lambda: TransonicCylinder.preset("huge"), "preset"),
+    ],
+)
+def test_bad_input_is_named(call, word):
+    with pytest.raises(ValueError, match=word):
+        call()
+
+
+def test_folded_grid_is_refused():
+    with pytest.raises(ValueError, match="folded"):
+        box(8, 8, warp=0.3)
+
+
+def test_a_flow_that_blows_up_says_so():
+    grid = box(8, 8)
+    flow = Flow(grid, eddies(grid), precision="float64")
+    flow.q[3] = np.nan
+    flow.step(1e-3)
+    with pytest.raises(ArithmeticError, match="physical range"):
+        flow.advance(0.1)
+
+
+# --- numba ---------------------------------------------------------------------------------------
+
+
+def test_kernels_compile_without_a_cache_folder(monkeypatch):
+    real = numba.njit
+
+    def njit(function, cache=False, **options):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return real(function, **options)
+
+    monkeypatch.setattr(numba, "njit", njit)
+
+    def double(x):
+        return 2 * x
+
+    assert jit(double)(3) == 6
+
+
+@pytest.mark.parametrize("name", ["numba", "scipy"])
+def test_a_missing_extra_is_one_sentence(name):
+    code = f"import sys; sys.modules[{name!r}] = None; import biasbound.data.transonic"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode != 0
+    assert "pip install 'biasbound[transonic]'" in run.stderr.splitlines()[-1]
