@@ -18,17 +18,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from biasbound.data.formats import load
-from biasbound.data.generate import generate
-from biasbound.data.trajectories import Batch, Trajectories
-from biasbound.nets import mini
 
 from biasbound.adapt import Explorer, SearchOptions, ladder
 from biasbound.bias import bias_curve
 from biasbound.data import ks
+from biasbound.data.formats import load
+from biasbound.data.generate import generate
+from biasbound.data.trajectories import Batch, Trajectories
 from biasbound.emulate import Emulator, Normalisation
 from biasbound.fit import FitOptions, Trainer
 from biasbound.methods import Method, method
+from biasbound.nets import mini
 from biasbound.noise import Schedule
 from biasbound.search import ForcedTransition
 from biasbound.track import JsonlLog, ProgressBar
@@ -105,7 +105,7 @@ def searched(study, chosen, network, home, options, search):
 def run(label: str, home: Path, options: FitOptions, search: SearchOptions) -> dict:
     started, cpu = time.perf_counter(), time.process_time()
     chosen, study = method(label), Study(home)
-    network = mini("ks")
+    network = mini()
     folder = home / label
     folder.mkdir(parents=True, exist_ok=True)
     schedule = chosen.schedule()

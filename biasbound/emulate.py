@@ -243,7 +243,9 @@ def load(folder: str | os.PathLike[str], net: nn.Module | None = None) -> Emulat
     try:
         return Emulator(
             model=model,
-            normalisation=Normalisation(**facts["normalisation"]),
+            normalisation=Normalisation(
+                **{k: tuple(v) for k, v in facts["normalisation"].items()}
+            ),
             channels=tuple(facts["channels"]),
             dt=float(facts["dt"]),
             schedule=schedule,

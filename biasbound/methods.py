@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ from .predict import DirectPredictor, Refiner
 
 __all__ = ["LABELS", "Method", "method"]
 
-FIXED = {
+FIXED: dict[str, Callable[[int], Schedule]] = {
     "linear": noise.linear,
     "cosine": noise.cosine,
     "sigmoid": noise.sigmoid,
@@ -41,7 +41,7 @@ class Method:
 
     label: str
     base: str
-    prediction: Literal["eps", "x0", "v"] = "eps"
+    prediction: str = "eps"  # of `denoise.PREDICTIONS`
     residual: bool = False
     unroll: int = 0
     pushforward: bool = False
@@ -65,13 +65,11 @@ class Method:
         return replace(self, label=f"{self.label}-proxy", proxy=True, unroll=unroll)
 
     def model(self, network: UNetConfig, scale: float) -> Model:
-        """A fresh model; `network` says everything but its inputs, `scale` is the spread of y − x."""
+        """A fresh model over `network`, a denoiser's; `scale` is the spread of y − x."""
         channels, residual = network.out_channels, scale if self.residual else None
         if self.base == "unet":
-            return DirectPredictor(DirectNet(replace(network, noise=False)), channels, residual)
-        net = ConditionalNet(
-            replace(network, noise=True, in_channels=network.in_channels + channels)
-        )
+            return DirectPredictor(DirectNet(network.deterministic()), channels, residual)
+        net = ConditionalNet(network)
         if self.base == "refiner":
             return Refiner(
                 net, channels, steps=self.refinements, sigma_min=self.sigma_min, residual=residual
@@ -116,7 +114,7 @@ def method(label: str) -> Method:
     made = Method(label, base or "")
     for part in rest:
         unrolled = re.fullmatch(r"(ut|pf)(\d+)", part)
-        if part in ("v", "x0", "eps") and base not in ("unet", "refiner"):
+        if part in PREDICTIONS and base not in ("unet", "refiner"):
             made = replace(made, prediction=part)
         elif part == "residual":
             made = replace(made, residual=True)

@@ -1,10 +1,10 @@
 import pytest
 import torch
-from biasbound.data.trajectories import Batch
 from toys import Filter, advected
 
 from biasbound.adapt import Explorer, SearchOptions, ladder
 from biasbound.bias import bias_curve
+from biasbound.data.trajectories import Batch
 from biasbound.denoise import EpsDenoiser, VDenoiser, X0Denoiser
 from biasbound.fit import FitOptions, Trainer
 from biasbound.losses import diffusion_loss
@@ -152,7 +152,7 @@ def test_every_label_makes_a_model_with_a_loss_that_reaches_it(label):
 
     chosen = method(label)
     config = UNetConfig(
-        in_channels=2, out_channels=1, dims=1, width=8, multipliers=(1, 1), block="residual", attention=False,
+        in_channels=3, out_channels=1, dims=1, width=8, multipliers=(1, 1), block="residual", attention=False,
         padding=("circular",), noise=True,
     )  # fmt: skip
     torch.manual_seed(0)
