@@ -348,6 +348,8 @@ def test_pictures_of_every_kind(name, tmp_path, capsys):
     assert len(shown) == {"ks": 1, "kolmogorov": 4, "transonic": 8, "other": 4}[name]
     assert shown[-1].get_xlabel()
     assert shown[0].get_ylabel()
+    if name != "ks":
+        assert shown[1].get_title().endswith("= 0.1")
     assert run("info", tmp_path / "a.h5", "--plot", tmp_path / "a.png") == 2
     assert run("info", tmp_path / "a.h5", "--plot", tmp_path / "b.txt") == 2
     assert run("info", tmp_path / "a.h5", "--plot", tmp_path / "b.png", "--trajectory", 2) == 2

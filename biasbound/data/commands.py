@@ -108,7 +108,10 @@ def _guarded(command: Callable[[argparse.Namespace], None]) -> Callable[[argpars
             )
             return 2
         except KeyboardInterrupt:
-            print("biasbound: interrupted; the same command goes on from here", file=sys.stderr)
+            print(
+                "biasbound: interrupted; a generation goes on when the same command is given again",
+                file=sys.stderr,
+            )
             return 130
         return 0
 

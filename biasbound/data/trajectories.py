@@ -261,9 +261,9 @@ class Trajectories:
             )
         return replace(self, conditions=names)
 
-    def windows(self, steps: int) -> Windows:
-        """All stretches of `steps` + 1 frames, x^k … x^{k+steps}."""
-        return Windows(self, steps)
+    def windows(self, steps: int, every: int = 1) -> Windows:
+        """All stretches of `steps` + 1 frames, `every` frames apart, from every possible first frame."""
+        return Windows(self, steps, every)
 
     def pairs(self) -> Windows:
         """All (x^k, x^{k+1})."""
@@ -290,16 +290,17 @@ class Trajectories:
 
 
 class Windows:
-    """The S·(K − u) windows x^k … x^{k+u}; number i is k = i mod (K − u) of s = ⌊i/(K − u)⌋."""
+    """The S·M windows x^k, x^{k+e}, … x^{k+ue}, M = K − ue; number i is k = i mod M of s = ⌊i/M⌋."""
 
-    def __init__(self, trajectories: Trajectories, steps: int) -> None:
+    def __init__(self, trajectories: Trajectories, steps: int, every: int = 1) -> None:
         frames = trajectories.layout.frames
-        if not 0 <= steps < frames:
+        if not (steps >= 0 < every and steps * every < frames):
             raise ValueError(
-                f"{trajectories.name}: windows of {steps} + 1 frames do not fit into trajectories "
-                f"of {frames}"
+                f"{trajectories.name}: windows of {steps} + 1 frames, {every} apart, do not fit into "
+                f"trajectories of {frames}"
             )
-        self.trajectories, self.steps, self.per_trajectory = trajectories, steps, frames - steps
+        self.trajectories, self.per_trajectory = trajectories, frames - steps * every
+        self._offsets = every * np.arange(steps + 1)
         self._planes = [self._plane(name) for name in trajectories.conditions]
 
     def _plane(self, name: str) -> Float[Tensor, ...]:
@@ -321,7 +322,7 @@ class Windows:
         if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(self)):
             raise IndexError(f"windows are numbered 0 … {len(self) - 1}")
         s, k = np.divmod(numbers, self.per_trajectory)
-        frames = _float32(self.trajectories.take(s, k[:, None] + np.arange(self.steps + 1)))
+        frames = _float32(self.trajectories.take(s, k[:, None] + self._offsets))
         grid = self.trajectories.layout.grid
         planes = [plane[s].expand(len(s), *grid) for plane in self._planes]
         conditions = torch.stack(planes, 1) if planes else frames.new_empty(len(s), 0, *grid)
