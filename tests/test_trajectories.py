@@ -13,9 +13,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from biasbound.data.batches import Order, permutation
 from biasbound.data.formats import load, save
 from biasbound.data.joined import concatenate
-from biasbound.data.order import Order, permutation
 from biasbound.data.statistics import Moments
 from biasbound.data.trajectories import Trajectories
 
