@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from biasbound.data.commands import SOURCES, main
+from biasbound.cli import main
+from biasbound.data.commands import SOURCES
 from biasbound.data.formats import load
 from biasbound.data.trajectories import Trajectories
 

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from check_well import HERE, READER, environment
 
+from biasbound.data.batches import Order
 from biasbound.data.formats import load, save
-from biasbound.data.order import Order
 from biasbound.data.trajectories import Trajectories, Windows
 
 SHAPE = (512, 140, 1, 256)

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from biasbound.data.batches import Order
 from biasbound.data.formats import load
 from biasbound.data.native import Piece, write_pieces
-from biasbound.data.order import Order
 from biasbound.data.source import Layout
 
 BATCH, BATCHES = 64, 4000

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterator
 from itertools import islice
 from math import ceil, pi
@@ -242,7 +243,9 @@ def main() -> None:
     def save() -> None:
         RESULT.parent.mkdir(exist_ok=True)
         draft = RESULT.with_suffix(".part")  # a kill leaves the old file or the new one
-        draft.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps(record, indent=1, ensure_ascii=False)
+        text = re.sub(r"\[[^][{}\"]*\]", lambda found: " ".join(found[0].split()), text)
+        draft.write_text(text + "\n")  # a list of numbers on one line
         draft.replace(RESULT)
 
     for name in arguments.parts:
@@ -257,6 +260,7 @@ def main() -> None:
             if str(i) not in part["trajectories"]:
                 part["trajectories"][str(i)] = statistics(scheme, int(points), i)
                 save()
+    save()
     print("\n".join(report(record["parts"])))
 
 

@@ -173,7 +173,7 @@ def test_acdm_gaps_in_the_numbering_are_kept(tmp_path):
     assert names == ["sim_000000", "sim_000002", "sim_000016"]
 
 
-def test_a_well_file_with_everything(tmp_path):
+def well_file(path) -> dict[tuple[str, str], np.ndarray]:
     """Vectors, tensors, fields along one axis, constant fields, scalars of all kinds, mixed edges."""
     rng = np.random.default_rng(0)
     shapes = {  # group, name → shape, varies by (sample, time), along (r, z)
@@ -185,7 +185,7 @@ def test_a_well_file_with_everything(tmp_path):
         ("t2_fields", "stress"): ((2, 5, 4, 6, 2, 2), (True, True), (True, True)),
     }
     values = {key: rng.random(shape).astype("f4") for key, (shape, _, _) in shapes.items()}
-    with h5py.File(tmp_path / "w.hdf5", "w") as file:
+    with h5py.File(path, "w") as file:
         file.attrs.update(dataset_name=b"mix", grid_type="cartesian", n_trajectories=2, Re=7.0)
         file["dimensions/time"] = (10 + 0.3 * np.arange(5)).astype("f4")
         file["dimensions/r"] = np.arange(4, dtype="f4")
@@ -210,6 +210,11 @@ def test_a_well_file_with_everything(tmp_path):
             g = file.create_group(f"boundary_conditions/{name}")
             g.attrs.update(bc_type="PERIODIC" if axis == "r" else "wall", associated_dims=[axis])
             g["mask"] = np.array(mask, dtype=bool)
+    return values
+
+
+def test_a_well_file_with_everything(tmp_path):
+    values = well_file(tmp_path / "w.hdf5")
     t = load(tmp_path / "w.hdf5")
     parts = ("rr", "rz", "zr", "zz")
     assert t.channels == (

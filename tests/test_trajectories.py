@@ -13,9 +13,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from biasbound.data.batches import Order, permutation
 from biasbound.data.formats import load, save
 from biasbound.data.joined import concatenate
-from biasbound.data.order import Order, permutation
 from biasbound.data.statistics import Moments
 from biasbound.data.trajectories import Trajectories
 
@@ -102,14 +102,13 @@ def test_striding_keeps_a_periodic_domain_and_shrinks_an_open_one():
         t.stride(space=3)
 
 
-@pytest.mark.parametrize("steps", [0, 1, 3, 8])
-def test_windows_stay_inside_one_trajectory_and_are_all_there(steps):
-    t = numbered()
-    windows = t.windows(steps)
-    assert len(windows) == 5 * (9 - steps)
+@pytest.mark.parametrize(("steps", "every"), [(0, 1), (1, 1), (3, 1), (8, 1), (1, 4), (2, 4)])
+def test_windows_stay_inside_one_trajectory_and_are_all_there(steps, every):
+    windows = numbered().windows(steps, every)
+    assert len(windows) == 5 * (9 - steps * every)
     frames = windows[:].frames[:, :, 0, 0, 0].floor()
     assert torch.equal(frames // 100, (frames // 100)[:, :1].expand_as(frames))
-    assert torch.equal(frames, frames[:, :1] + torch.arange(steps + 1))
+    assert torch.equal(frames, frames[:, :1] + every * torch.arange(steps + 1))
     assert len(torch.unique(frames[:, 0])) == len(windows)
 
 
@@ -265,7 +264,8 @@ def test_bad_layouts_are_refused_in_a_sentence(change, sentence):
 
 
 def test_windows_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="windows of 9 \\+ 1 frames do not fit"):
-        numbered().windows(9)
+    for steps, every in ((9, 1), (3, 3), (-1, 1), (1, 0)):
+        with pytest.raises(ValueError, match="do not fit into trajectories of 9"):
+            numbered().windows(steps, every)
     with pytest.raises(IndexError, match="numbered 0 … 39"):
         numbered().pairs()[40]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from itertools import pairwise
 
 import numba
 import numpy as np
@@ -16,6 +17,7 @@ from biasbound.data.transonic.flow import Flow
 from biasbound.data.transonic.grid import Grid, o_grid
 from biasbound.data.transonic.jit import jit
 from biasbound.data.transonic.sampling import DOMAIN, Window
+from biasbound.data.transonic.viscous import viscous
 
 GAMMA = 1.4
 
@@ -140,6 +142,19 @@ def test_isentropic_vortex_converges_with_second_order(warp):
     assert np.log2(errors[1] / errors[2]) > 1.9
 
 
+def test_time_steps_converge_with_third_order():
+    """On one grid, halved steps approach each other as dt³ (weak waves, which no limiter touches)."""
+    grid, ends = box(16, 16, warp=0.03), []
+    for steps in (8, 16, 32, 64):
+        flow = Flow(grid, eddies(grid, amplitude=1e-3), viscosity=1e-3, precision="float64")
+        for _ in range(steps):
+            flow.step(0.2 / steps)
+        ends.append(flow.q)
+    gaps = [np.abs(b - a).max() for a, b in pairwise(ends)]
+    assert np.log2(gaps[0] / gaps[1]) > 2.7
+    assert np.log2(gaps[1] / gaps[2]) > 2.7
+
+
 @pytest.mark.parametrize(("temp", "warp"), [(1.0, 0.0), (1.5, 0.0), (1.0, 0.03)])
 def test_shear_and_heat_decay_at_their_rates(temp, warp):
     """Shear decays as exp(−νk²t), entropy as exp(−νk²t/Pr), with Sutherland's ν."""
@@ -159,6 +174,44 @@ def test_shear_and_heat_decay_at_their_rates(temp, warp):
     exact = nu * (2 * np.pi) ** 2 * span
     assert decay(u) == pytest.approx(exact, rel=0.02)
     assert decay(np.log(p / rho**GAMMA) / GAMMA) == pytest.approx(exact / 0.72, rel=0.02)
+
+
+def viscous_inflow(grid, state, mu):
+    """The viscous residual per volume on a periodic grid."""
+    w = np.pad(state, ((0, 0), (2, 2), (2, 2)), mode="wrap")
+    out, heat, work = np.zeros_like(state), np.zeros_like(w[:2]), np.zeros((6, 3, w.shape[2]))
+    viscous(w, grid.across, grid.along, mu, out, heat, work)
+    return out / grid.volume
+
+
+def test_viscous_terms_converge_to_the_operator_on_a_warped_grid():
+    """∇·τ = μ(∇²u + ⅓∇∇·u), ∇·(τ·u) = u·∇·τ + τ:∇u and ∇·(k∇T), at second order."""
+    errors, k, mu = [], 2 * np.pi, 0.1
+    for n in (32, 64):
+        grid = box(n, n, warp=0.04)
+        x, y = k * grid.centres
+        one = np.ones_like(x)
+        u, v = np.sin(x) * np.cos(y), np.cos(x + 2 * y)
+        ux, uy, vx, vy = (
+            k * f for f in (np.cos(x) * np.cos(y), -np.sin(x) * np.sin(y),
+                            -np.sin(x + 2 * y), -2 * np.sin(x + 2 * y))
+        )  # fmt: skip
+        third = k**2 / 3
+        fx = mu * (-2 * k**2 * u + third * (-u - 2 * v))
+        fy = mu * (-5 * k**2 * v + third * (-np.cos(x) * np.sin(y) - 4 * v))
+        work = 2 * ux**2 + 2 * vy**2 + (uy + vx) ** 2 - 2 / 3 * (ux + vy) ** 2
+        flow = viscous_inflow(grid, np.stack([one, u, v, one / GAMMA]), mu)
+        wave, small = np.cos(x - y), 1e-5
+        heat = viscous_inflow(
+            grid, np.stack([1 / (1 + small * wave), 0 * u, 0 * u, one / GAMMA]), mu
+        )
+        exact = fx, fy, u * fx + v * fy + mu * work, -2 * mu / (0.4 * 0.72) * k**2 * wave
+        own = *flow[1:], heat[3] / small
+        errors.append(
+            [np.abs(a - b).mean() / np.abs(b).mean() for a, b in zip(own, exact, strict=True)]
+        )
+    assert max(errors[1]) < 0.02
+    assert np.log2(np.divide(*errors)).min() > 1.8
 
 
 # --- conservation and symmetry -------------------------------------------------------------------

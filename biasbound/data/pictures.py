@@ -22,10 +22,13 @@ from biasbound.files import replacing
 
 __all__ = ["draw", "save_picture", "vorticity"]
 
-FRAMES = 4  # shown of a two-dimensional trajectory
 WIDTH = 9.0  # inches
 COLUMNS = 1200  # frames drawn of a one-dimensional trajectory at most
 UNITS = {"transonic": ("x / D", "y / D", "t U / D"), "": ("x", "y", "t")}
+LABELS = {  # all other flows are without units
+    "transonic": {"pressure": "pressure p / ρ∞a∞²", "vorticity": "vorticity ω D / a∞"},
+    "": {"pressure": "pressure p", "vorticity": "vorticity ω"},
+}
 
 
 def vorticity(
@@ -116,14 +119,18 @@ def _quantities(
         spacing = [float(c[1] - c[0]) if len(c) > 1 else 1.0 for c in one.coordinates[:2]]
         periodic = [kind == "periodic" for kind in one.layout.boundary[:2]]
         omega = vorticity(named["velocity_x"], named["velocity_y"], spacing, periodic)
-        pressure = {"pressure p": named["pressure"]} if "pressure" in named else {}
-        return pressure | {"vorticity ω": omega}
+        label = LABELS.get(one.layout.name, LABELS[""])
+        pressure = {label["pressure"]: named["pressure"]} if "pressure" in named else {}
+        return pressure | {label["vorticity"]: omega}
     return {name: named[name] for name in one.channels[:3]}
 
 
 def _frames(one: Trajectories) -> Figure:
-    """Four frames, evenly spaced in time, of each quantity; a third space axis is cut in its middle."""
-    k = np.unique(np.linspace(0, one.layout.frames - 1, FRAMES).round().astype(np.int64))
+    """Frames evenly spaced in time, of each quantity; a third space axis is cut in its middle."""
+    (left, right), (bottom, top) = one.layout.domain[:2]
+    aspect = min(2.0, max(0.25, (top - bottom) / (right - left)))
+    count = 4 if aspect > 0.7 else 3
+    k = np.unique(np.linspace(0, one.layout.frames - 1, count).round().astype(np.int64))
     middle: Any = (..., *(n // 2 for n in one.layout.grid[2:]))
     fields = one.take(np.array([0]), k[None])[0][middle]
     rows = _quantities(one, fields)
@@ -132,19 +139,17 @@ def _frames(one: Trajectories) -> Figure:
         solid = np.broadcast_to(mask[middle], fields[0, 0].shape) < 0.5
         rows = {name: np.where(solid, np.nan, values) for name, values in rows.items()}
     x, y, t = UNITS.get(one.layout.name, UNITS[""])
-    (left, right), (bottom, top) = one.layout.domain[:2]
-    cell = WIDTH / len(k)
-    height = cell * min(2.0, max(0.5, (top - bottom) / (right - left)))
-    figure = Figure(figsize=(WIDTH, 0.9 + (height + 0.35) * len(rows)), layout="constrained")
+    height = 0.8 * WIDTH / count * aspect + 0.25  # of a row; the rest is for bars and labels
+    figure = Figure(figsize=(WIDTH, 0.85 + height * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), len(k), squeeze=False, sharex=True, sharey=True)
     for line, (name, values) in zip(grid, rows.items(), strict=True):
-        for axes, frame, number in zip(line, values, k, strict=True):
+        for axes, frame in zip(line, values, strict=True):
             image = _image(axes, frame, values, (left, right, bottom, top))
             axes.set_aspect("equal")
-            if line is grid[0]:
-                axes.set_title(f"{t} = {number * one.dt:.4g}", fontsize=9)
         figure.colorbar(image, ax=list(line), label=name, pad=0.01)
         line[0].set_ylabel(y)
+    for axes, number in zip(grid[0], k, strict=True):
+        axes.set_title(f"{t} = {number * one.dt:.4g}", fontsize=9)
     for axes in grid[-1]:
         axes.set_xlabel(x)
     return figure

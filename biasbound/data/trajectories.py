@@ -1,7 +1,7 @@
 """Trajectories x⁰ … x^{K−1}: one array (S, K, C, *N), read lazily, with what is needed to use it.
 
 A `Trajectories` is a view: selecting, striding and splitting copy nothing, and a batch reads only its
-own frames. `windows(u)` are the stretches x^k … x^{k+u} inside single trajectories; `order.Order` gives
+own frames. `windows(u)` are the stretches x^k … x^{k+u} inside single trajectories; `batches.Order` gives
 them in a random order that training can leave and take up again exactly:
 
     windows = load("ks.h5").stride(time=4, space=4).windows(1)
@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
+from biasbound.data.batches import Batch, permutation
 from biasbound.data.columns import Array, Reader, Store
-from biasbound.data.order import permutation
 from biasbound.data.source import Boundary, Layout
 from biasbound.data.statistics import Moments, Statistics, require_finite
 from biasbound.data.views import (
@@ -38,7 +38,7 @@ from biasbound.data.views import (
     thin_grid,
 )
 
-__all__ = ["Batch", "Trajectories", "Windows"]
+__all__ = ["Trajectories", "Windows"]
 
 PERIODIC: tuple[Boundary, ...] = ("periodic",)
 PIECE = 1 << 22  # values held at once in a streaming pass
@@ -47,24 +47,6 @@ Index = int | np.integer | slice | Sequence[int] | np.ndarray | Tensor
 
 def _float32(array: Float[np.ndarray, ...]) -> Float[Tensor, ...]:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
-
-
-class Batch(NamedTuple):
-    """Windows x^k … x^{k+u} and, for each, the channels that only a condition has (Mach)."""
-
-    frames: Float[Tensor, "B W C *N"]
-    conditions: Float[Tensor, "B P *N"]
-
-    @property
-    def x(self) -> Float[Tensor, "B D *N"]:
-        """The condition: x^k followed by the extra channels."""
-        first = self.frames[:, 0]
-        return torch.cat([first, self.conditions], 1) if self.conditions.shape[1] else first
-
-    @property
-    def y(self) -> Float[Tensor, "B C *N"]:
-        """The target x^{k+1}."""
-        return self.frames[:, 1]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -261,9 +243,9 @@ class Trajectories:
             )
         return replace(self, conditions=names)
 
-    def windows(self, steps: int) -> Windows:
-        """All stretches of `steps` + 1 frames, x^k … x^{k+steps}."""
-        return Windows(self, steps)
+    def windows(self, steps: int, every: int = 1) -> Windows:
+        """All stretches of `steps` + 1 frames, `every` frames apart, from every possible first frame."""
+        return Windows(self, steps, every)
 
     def pairs(self) -> Windows:
         """All (x^k, x^{k+1})."""
@@ -290,16 +272,17 @@ class Trajectories:
 
 
 class Windows:
-    """The S·(K − u) windows x^k … x^{k+u}; number i is k = i mod (K − u) of s = ⌊i/(K − u)⌋."""
+    """The S·M windows x^k, x^{k+e}, … x^{k+ue}, M = K − ue; number i is k = i mod M of s = ⌊i/M⌋."""
 
-    def __init__(self, trajectories: Trajectories, steps: int) -> None:
+    def __init__(self, trajectories: Trajectories, steps: int, every: int = 1) -> None:
         frames = trajectories.layout.frames
-        if not 0 <= steps < frames:
+        if not (steps >= 0 < every and steps * every < frames):
             raise ValueError(
-                f"{trajectories.name}: windows of {steps} + 1 frames do not fit into trajectories "
-                f"of {frames}"
+                f"{trajectories.name}: windows of {steps} + 1 frames, {every} apart, do not fit into "
+                f"trajectories of {frames}"
             )
-        self.trajectories, self.steps, self.per_trajectory = trajectories, steps, frames - steps
+        self.trajectories, self.per_trajectory = trajectories, frames - steps * every
+        self._offsets = every * np.arange(steps + 1)
         self._planes = [self._plane(name) for name in trajectories.conditions]
 
     def _plane(self, name: str) -> Float[Tensor, ...]:
@@ -321,7 +304,7 @@ class Windows:
         if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(self)):
             raise IndexError(f"windows are numbered 0 … {len(self) - 1}")
         s, k = np.divmod(numbers, self.per_trajectory)
-        frames = _float32(self.trajectories.take(s, k[:, None] + np.arange(self.steps + 1)))
+        frames = _float32(self.trajectories.take(s, k[:, None] + self._offsets))
         grid = self.trajectories.layout.grid
         planes = [plane[s].expand(len(s), *grid) for plane in self._planes]
         conditions = torch.stack(planes, 1) if planes else frames.new_empty(len(s), 0, *grid)

@@ -1,13 +1,34 @@
-"""A random order of items that can be taken up again anywhere."""
+"""What a batch holds, and a random order of batches that can be taken up again anywhere."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int64
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
 
-__all__ = ["Order", "permutation"]
+__all__ = ["Batch", "Order", "permutation"]
+
+
+class Batch(NamedTuple):
+    """Windows x^k … x^{k+u} and, for each, the channels that only a condition has (Mach)."""
+
+    frames: Float[Tensor, "B W C *N"]
+    conditions: Float[Tensor, "B P *N"]
+
+    @property
+    def x(self) -> Float[Tensor, "B D *N"]:
+        """The condition: x^k followed by the extra channels."""
+        first = self.frames[:, 0]
+        return torch.cat([first, self.conditions], 1) if self.conditions.shape[1] else first
+
+    @property
+    def y(self) -> Float[Tensor, "B C *N"]:
+        """The target x^{k+1}."""
+        return self.frames[:, 1]
 
 
 def permutation(length: int, seed: int, epoch: int = 0) -> Int64[np.ndarray, " n"]:
