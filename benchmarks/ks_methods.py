@@ -22,9 +22,10 @@ import torch
 from biasbound.adapt import Explorer, SearchOptions, ladder
 from biasbound.bias import bias_curve
 from biasbound.data import ks
+from biasbound.data.batches import Batch
 from biasbound.data.formats import load
 from biasbound.data.generate import generate
-from biasbound.data.trajectories import Batch, Trajectories
+from biasbound.data.trajectories import Trajectories
 from biasbound.emulate import Emulator, Normalisation
 from biasbound.fit import FitOptions, Trainer
 from biasbound.methods import Method, method

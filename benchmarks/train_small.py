@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 
 from biasbound.data import ks
-from biasbound.data.trajectories import Batch, Trajectories
+from biasbound.data.batches import Batch
+from biasbound.data.trajectories import Trajectories
 from biasbound.fit import FitOptions, Trainer
 from biasbound.methods import method
 from biasbound.nets import mini

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from .checkpoint import load_newest, save_numbered
-from .data.order import Order
+from .data.batches import Order
 from .files import lock
 from .noise import ShardGenerator
 

@@ -4,7 +4,7 @@ from toys import Filter, advected
 
 from biasbound.adapt import Explorer, SearchOptions, ladder
 from biasbound.bias import bias_curve
-from biasbound.data.trajectories import Batch
+from biasbound.data.batches import Batch
 from biasbound.denoise import EpsDenoiser, VDenoiser, X0Denoiser
 from biasbound.fit import FitOptions, Trainer
 from biasbound.losses import diffusion_loss

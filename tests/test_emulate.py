@@ -3,12 +3,12 @@ import math
 
 import pytest
 import torch
-from biasbound.nets import ConditionalNet, DirectNet, UNetConfig
 from toys import Filter, advected
 
 import biasbound
 from biasbound.denoise import EpsDenoiser, VDenoiser, X0Denoiser
 from biasbound.emulate import Broken, Emulator, Normalisation, Rollout
+from biasbound.nets import ConditionalNet, DirectNet, UNetConfig
 from biasbound.noise import log_uniform
 from biasbound.predict import DirectPredictor, Refiner
 from biasbound.sample import sample
