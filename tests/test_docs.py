@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from biasbound.cli import main
+
 ROOT = Path(__file__).parents[1]
 TESTS = "\n".join(p.read_text() for p in (ROOT / "tests").glob("test_*.py"))
 
@@ -22,6 +24,18 @@ def test_the_readme_program_runs(tmp_path):
     assert (tmp_path / "ladder.json").exists()
 
 
+def test_the_readme_data_commands_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "README.md").read_text()
+    commands = [
+        line.partition("#")[0] for line in text.splitlines() if line.startswith("biasbound data")
+    ]
+    assert len(commands) == 3
+    for command in commands:
+        assert main(command.split()[1:]) == 0, capsys.readouterr().err
+    assert {"ks.h5", "ks.png", "ks.npy"} <= {p.name for p in tmp_path.iterdir()}
+
+
 def test_every_decision_names_tests_that_exist():
     text = (ROOT / "docs" / "decisions.md").read_text()
     for entry in text.split("\n## ")[1:]:
@@ -32,7 +46,7 @@ def test_every_decision_names_tests_that_exist():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "docs/decisions.md", "docs/log.md"]
+    "page", ["README.md", "CONTRIBUTING.md", "docs/data.md", "docs/decisions.md", "docs/log.md"]
 )
 def test_links_and_pictures_point_to_files(page):
     path = ROOT / page
