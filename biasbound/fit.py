@@ -21,7 +21,7 @@ import torch.distributed as dist
 from jaxtyping import Int64
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 from .checkpoint import load_newest, save_numbered
 from .data.batches import Order
@@ -196,7 +196,7 @@ class Trainer:
         self.average = (
             None
             if options.ema is None
-            else AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(options.ema))  # type: ignore[no-untyped-call]
+            else AveragedModel(model, multi_avg_fn=_moving_average(options.ema))
         )
         self.order = Order(items, options.batch, options.seed)
         self.progress = Progress()
@@ -335,6 +335,21 @@ class Trainer:
         saved = meta["progress"]
         self.progress = Progress(**{**saved, "lowest": saved["lowest"] or math.inf})
         self.order = Order(**self.progress.order)
+
+
+def _moving_average(decay: float) -> Callable[[list[Tensor], list[Tensor], Tensor | int], None]:
+    """θ̄ ← d θ̄ + (1 − d) θ with d = min(decay, (1 + n)/(10 + n)) after n updates.
+
+    The smaller d of the first updates lets the average forget where it started: with d = 0.999 throughout, a tenth
+    of the first weights would still be in it after 2,000 updates.
+    """
+
+    @torch.no_grad()
+    def average(mean: list[Tensor], current: list[Tensor], count: Tensor | int) -> None:
+        n = int(count)
+        torch._foreach_lerp_(mean, current, 1 - min(decay, (1 + n) / (10 + n)))
+
+    return average
 
 
 def _mix(seed: int, update: int) -> int:

@@ -315,7 +315,8 @@ def test_the_averaged_weights_are_the_moving_average():
     for until in (1, 2, 3):
         run.run(until)
         seen.append(run.model.net.mix.detach().clone())
-    expected = 0.5 * (0.5 * seen[0] + 0.5 * seen[1]) + 0.5 * seen[2]
+    first, second = 2 / 11, 3 / 12  # (1 + n)/(10 + n), while that is below the decay of 0.5
+    expected = second * (first * seen[0] + (1 - first) * seen[1]) + (1 - second) * seen[2]
     assert torch.allclose(run.averaged.net.mix, expected, atol=1e-7)
 
 
