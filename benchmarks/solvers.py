@@ -46,7 +46,7 @@ class Row:
     """One comparison.
 
     `jobs[name][batch]` computes `batch` trajectories and returns the last state of the first.
-    `targets[name]` is the least ratio of our rate to that contestant's.
+    `targets[name]` is the least ratio of our rate to that contestant's, where one is set.
     """
 
     name: str
@@ -81,11 +81,11 @@ class Row:
                 "per_cpu_second_median": 1 / median(best[name]),
                 "difference": float(np.abs(answers[name] - ours).max() / np.abs(ours).max()),
             }
-        for name, target in self.targets.items():
+        for name in self.seconds.keys() - {"biasbound"}:
             one = rows["contestants"][name]
             one["ratio"] = min(best[name]) / min(best["biasbound"])
             one["ratio_median"] = median(best[name]) / median(best["biasbound"])
-            one["target"] = target
+            one["target"] = self.targets.get(name)
         return rows
 
 
@@ -185,7 +185,7 @@ def kolmogorov_row(points: int, precision: str) -> Row:
             "biasbound": {batch: lambda b=batch: ours(b) for batch in (1, 2, 4)},
             "exponax": {batch: lambda b=batch: theirs(b) for batch in (1, 2, 4)},
         },
-        {"exponax": 0.8},
+        {"exponax": 0.8} if points == 128 else {},
     )
 
 
@@ -216,9 +216,10 @@ def table(row: dict[str, Any]) -> Iterator[str]:
             f"differs by {one['difference']:.1e})"
         )
         if "ratio" in one:
-            verdict = "reached" if one["ratio"] >= one["target"] else "MISSED"
-            line += f"; ours is {one['ratio']:.3g}× (median {one['ratio_median']:.3g}×), "
-            line += f"to reach {one['target']}×: {verdict}"
+            line += f"; ours is {one['ratio']:.3g}× (median {one['ratio_median']:.3g}×)"
+            if one["target"] is not None:
+                verdict = "reached" if one["ratio"] >= one["target"] else "MISSED"
+                line += f", to reach {one['target']}×: {verdict}"
         yield line
 
 
