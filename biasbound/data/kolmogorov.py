@@ -191,7 +191,9 @@ class KolmogorovSolver:
         substeps, speed = self.substeps(dt, cfl, max_speed), self.speed(w)
         while True:
             yield w
-            w, speed = self._frame(w, speed, dt, substeps, cfl)
+            with torch.inference_mode():
+                w, speed = self._frame(w, speed, dt, substeps, cfl)
+            w = w.clone()  # an ordinary tensor again
 
     def _frame(
         self, w: Tensor, speed: Tensor, dt: float, substeps: int, cfl: float, tries: int = 5
