@@ -337,7 +337,10 @@ class Trainer:
         self.order = Order(**self.progress.order)
 
 
-def _moving_average(decay: float) -> Callable[[list[Tensor], list[Tensor], Tensor | int], None]:
+Parameters = tuple[Tensor, ...] | list[Tensor]
+
+
+def _moving_average(decay: float) -> Callable[[Parameters, Parameters, Tensor | int], None]:
     """θ̄ ← d θ̄ + (1 − d) θ with d = min(decay, (1 + n)/(10 + n)) after n updates.
 
     The smaller d of the first updates lets the average forget where it started: with d = 0.999 throughout, a tenth
@@ -345,7 +348,7 @@ def _moving_average(decay: float) -> Callable[[list[Tensor], list[Tensor], Tenso
     """
 
     @torch.no_grad()
-    def average(mean: list[Tensor], current: list[Tensor], count: Tensor | int) -> None:
+    def average(mean: Parameters, current: Parameters, count: Tensor | int) -> None:
         n = int(count)
         torch._foreach_lerp_(mean, current, 1 - min(decay, (1 + n) / (10 + n)))
 
