@@ -16,7 +16,7 @@ from types import ModuleType
 __all__ = ["FLOW", "__version__"]
 __version__ = "0.1.0"
 
-FLOW = ("files", "data", "noise", "denoise", "oracle", "sample", "bias", "search", "cli")
+FLOW = ("files", "data", "noise", "nets", "denoise", "oracle", "sample", "bias", "search", "cli")
 
 
 def __getattr__(name: str) -> ModuleType:
