@@ -20,6 +20,7 @@ FLOW = (
     "files",
     "data",
     "noise",
+    "nets",
     "denoise",
     "oracle",
     "sample",
@@ -27,6 +28,13 @@ FLOW = (
     "search",
     "predict",
     "losses",
+    "checkpoint",
+    "fit",
+    "track",
+    "artifact",
+    "emulate",
+    "adapt",
+    "methods",
     "cli",
 )
 

@@ -37,40 +37,7 @@ class UNetConfig:
     zero_init: bool = True  # the last layer starts at zero, and so does the network
 
     def __post_init__(self) -> None:
-        for name in ("in_channels", "out_channels", "width", "blocks"):
-            _check(_whole(getattr(self, name), 1), name, self, "a whole number ≥ 1")
-        _check(_whole(self.dims, 1) and self.dims <= 2, "dims", self, "1 or 2")
-        _check(
-            _tuple(self.multipliers) and all(_whole(m, 1) for m in self.multipliers),
-            "multipliers",
-            self,
-            "a list of whole numbers ≥ 1, one a level",
-        )
-        _check(self.block in BLOCKS, "block", self, 'one of "convnext" and "residual"')
-        for name in ("middle", "attention", "noise", "zero_init"):
-            _check(type(getattr(self, name)) is bool, name, self, "true or false")
-        _check(
-            _tuple(self.padding)
-            and len(self.padding) == self.dims
-            and all(p in PADDINGS for p in self.padding),
-            "padding",
-            self,
-            f'a list of "circular" or "zeros", one an axis, so {self.dims} of them',
-        )
-        _check(
-            _whole(self.embedding, 8) and self.embedding % 8 == 0,
-            "embedding",
-            self,
-            "a positive multiple of 8",
-        )
-        _check(
-            type(self.frequency) in (int, float)
-            and math.isfinite(self.frequency)
-            and self.frequency > 0,
-            "frequency",
-            self,
-            "a positive number",
-        )
+        _check_fields(vars(self))
 
     @property
     def stride(self) -> int:
@@ -102,20 +69,34 @@ class UNetConfig:
         for name in ("in_channels", "out_channels"):
             if name not in values:
                 raise ValueError(f"a network config needs the field {name!r}")
-        given: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
-        }
+        given = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        _check_fields({f.name: given.get(f.name, f.default) for f in fields(cls)})
         return cls(**given)
 
 
-def _check(fits: bool, name: str, config: UNetConfig, expected: str) -> None:
+def _check_fields(values: Mapping[str, Any]) -> None:
+    """Each field on its own terms; JSON knows one kind of number, so 2.0 is no whole number and 1 is not true."""
+    dims, multipliers, padding = values["dims"], values["multipliers"], values["padding"]
+    _check(values, "dims", _whole(dims) and dims <= 2, "1 or 2")
+    for name in ("in_channels", "out_channels", "width", "blocks"):
+        _check(values, name, _whole(values[name]), "a whole number ≥ 1")
+    levels = isinstance(multipliers, tuple) and len(multipliers) and all(map(_whole, multipliers))
+    _check(values, "multipliers", levels, "a list of whole numbers ≥ 1, one a level")
+    _check(values, "block", values["block"] in BLOCKS, 'one of "convnext" and "residual"')
+    for name in ("middle", "attention", "noise", "zero_init"):
+        _check(values, name, type(values[name]) is bool, "true or false")
+    axes = isinstance(padding, tuple) and len(padding) == dims and set(padding) <= set(PADDINGS)
+    _check(values, "padding", axes, f'a list of {dims} of "circular" and "zeros", one an axis')
+    fits = _whole(values["embedding"]) and values["embedding"] % 8 == 0
+    _check(values, "embedding", fits, "a positive multiple of 8")
+    number = type(values["frequency"]) is float and math.isfinite(values["frequency"])
+    _check(values, "frequency", number and values["frequency"] > 0, "a positive decimal number")
+
+
+def _check(values: Mapping[str, Any], name: str, fits: Any, expected: str) -> None:
     if not fits:
-        raise ValueError(f"the network's {name} must be {expected}, got {getattr(config, name)!r}")
+        raise ValueError(f"the network's {name} must be {expected}, got {values[name]!r}")
 
 
-def _whole(value: Any, least: int) -> bool:
-    return type(value) is int and value >= least
-
-
-def _tuple(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) > 0
+def _whole(value: Any) -> bool:
+    return type(value) is int and value >= 1

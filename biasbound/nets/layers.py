@@ -92,7 +92,7 @@ class GroupNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Field) -> Field:
-        return F.group_norm(x.permute(0, 3, 1, 2), 1, self.weight, self.bias).permute(0, 2, 3, 1)
+        return torch.addcmul(self.bias, F.layer_norm(x, x.shape[1:]), self.weight)
 
 
 def _uniform(*parameters: Tensor, fan_in: int) -> None:
