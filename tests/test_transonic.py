@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -179,7 +180,7 @@ def test_shear_and_heat_decay_at_their_rates(temp, warp):
 def viscous_inflow(grid, state, mu):
     """The viscous residual per volume on a periodic grid."""
     w = np.pad(state, ((0, 0), (2, 2), (2, 2)), mode="wrap")
-    out, heat, work = np.zeros_like(state), np.zeros_like(w[:2]), np.zeros((6, 3, w.shape[2]))
+    out, heat, work = np.zeros_like(state), np.zeros_like(w[:2]), np.zeros((15, w.shape[2]))
     viscous(w, grid.across, grid.along, mu, out, heat, work)
     return out / grid.volume
 
@@ -449,6 +450,24 @@ def test_kernels_compile_without_a_cache_folder(monkeypatch):
         return 2 * x
 
     assert jit(double)(3) == 6
+
+
+def test_fresh_and_cached_kernels_give_the_same_bytes(tmp_path):
+    """A worker that compiles and one that finds the cache write the same file."""
+    code = """if True:
+        import hashlib
+        from biasbound.data.transonic import TransonicCylinder
+        block = TransonicCylinder((0.8,), frames=2, warmup=0.5, cells=(16, 24)).block(0, 1)
+        print(hashlib.sha256(block.fields.tobytes()).hexdigest())"""
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+        )
+        for _ in range(2)
+    ]
+    assert list(tmp_path.rglob("*.nbc"))
+    assert runs[0].stdout == runs[1].stdout
 
 
 @pytest.mark.parametrize("name", ["numba", "scipy"])

@@ -28,17 +28,17 @@ __all__ = ["convective"]
 def _limit(below: Array, here: Array, above: Array, low: Array, high: Array) -> None:
     """Values at the lower and upper face of each cell from the cell and its two neighbours."""
     real = here.dtype.type
-    zero, quarter, one, two = real(0), real(0.25), real(1), real(2)
+    zero, quarter, two = real(0), real(0.25), real(2)
     kappa, eps = real(1 / 3), real(1e-6)
     for i in range(low.size):
         q = here[i]
         back, ahead = q - below[i], above[i] - q
-        s = (two * back * ahead + eps) / (back * back + ahead * ahead + eps)
-        s = max(s, zero)
-        near, far = one - kappa * s, one + kappa * s
+        both, product = back + ahead, two * back * ahead
+        s = max((product + eps) / (both * both - product + eps), zero)
+        skew = kappa * s * (back - ahead)
         s = quarter * s
-        low[i] = q - s * (far * back + near * ahead)
-        high[i] = q + s * (near * back + far * ahead)
+        low[i] = q - s * (both + skew)
+        high[i] = q + s * (both - skew)
 
 
 @jit
@@ -50,7 +50,7 @@ def _hllc(
     The states on the two sides of face i are left[:, i + shift] and right[:, i + 2].
     """
     real = flux.dtype.type
-    zero, half, gamma, inner = real(0), real(0.5), real(1.4), real(2.5)
+    zero, half, one, gamma, inner = real(0), real(0.5), real(1), real(1.4), real(2.5)
     rl, ul, vl, pl = left[0][shift:], left[1][shift:], left[2][shift:], left[3][shift:]
     rr, ur, vr, pr = right[0][2:], right[1][2:], right[2][2:], right[3][2:]
     mass, mom_x, mom_y, energy = flux[0], flux[1], flux[2], flux[3]
@@ -71,17 +71,15 @@ def _hllc(
         m = ml if is_left else mr
         outer = sl if is_left else sr
         speed = min(sl, zero) if is_left else max(sr, zero)  # 0 where the flow is supersonic
-        gap = middle - q
-        star = m / (outer - middle)  # density behind the outer wave
+        gap, inverse = middle - q, one / (outer - middle)
+        star = m * inverse  # density behind the outer wave
         e = inner * p + half * rho * (u * u + v * v)
-        e_star = star * (e / rho + gap * (middle + p / m))
-        mass[i] = area[i] * (rho * q + speed * (star - rho))
-        mom_x[i] = area[i] * (
-            rho * u * q + p * nx[i] + speed * (star * (u + gap * nx[i]) - rho * u)
-        )
-        mom_y[i] = area[i] * (
-            rho * v * q + p * ny[i] + speed * (star * (v + gap * ny[i]) - rho * v)
-        )
+        e_star = ((outer - q) * e + gap * (m * middle + p)) * inverse
+        through = area[i] * (rho * q + speed * (star - rho))
+        push = area[i] * (p + speed * star * gap)
+        mass[i] = through
+        mom_x[i] = u * through + push * nx[i]
+        mom_y[i] = v * through + push * ny[i]
         energy[i] = area[i] * ((e + p) * q + speed * (e_star - e))
 
 

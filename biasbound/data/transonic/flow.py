@@ -60,7 +60,7 @@ class Flow:
         self._start, self._inflow = np.empty_like(self.q), np.empty_like(self.q)
         self._heat, self._rate = np.empty_like(self.w[:2]), np.empty_like(self.q[0])
         width = self.w.shape[2]
-        self._work = np.empty((20, width), precision), np.empty((6, 3, width), precision)
+        self._work = np.empty((20, width), precision), np.empty((15, width), precision)
         by_row, by_column = self.w, self.w.swapaxes(1, 2)
         # Rows first, then columns over all rows: the corners come out right.
         self._ghosts = [

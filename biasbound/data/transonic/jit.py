@@ -21,8 +21,10 @@ __all__ = ["Array", "jit"]
 Array = NDArray[Any]  # float32 or float64
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Division by zero gives ∞, not an exception, and a·b + c may be fused: so loops vectorise.
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
+# Division by zero gives ∞, not an exception, so that loops vectorise. No fast arithmetic: a fused
+# a·b + c appears or not with how a kernel was inlined, and then a fresh compilation and its cached
+# copy would give different bits.
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
 
 
 def jit(function: F) -> F:
