@@ -69,7 +69,8 @@ class UNetConfig:
         for name in ("in_channels", "out_channels"):
             if name not in values:
                 raise ValueError(f"a network config needs the field {name!r}")
-        given = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        given: dict[str, Any] = dict(values)
+        given |= {k: tuple(v) for k, v in given.items() if isinstance(v, list)}
         _check_fields({f.name: given.get(f.name, f.default) for f in fields(cls)})
         return cls(**given)
 
