@@ -4,13 +4,12 @@ Channels stand last, so that a 1×1 convolution, attention and an embedding's sh
 oneDNN convolves without reordering. A 1-D field has H = 1 and kernels (1, k): one code serves both.
 
 Two measured choices (benchmarks/throughput.py, docs/log.md): a 1-D convolution is one matrix product over shifted
-copies; a 2-D one wraps its input once, by an operation whose derivative touches the borders only.
+copies; a 2-D one is oneDNN's, on a field wrapped in a way whose derivative is cheap.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -131,63 +130,20 @@ def _shifted(x: Field, by: int, padding: str) -> Field:
 
 def wrap(x: Field, reach: Pair, padding: tuple[str, str]) -> tuple[Field, Pair]:
     """The field continued by `reach` cells along its circular axes, and the zeros still needed along the others."""
-    around = tuple(r if p == "circular" else 0 for r, p in zip(reach, padding, strict=True))
-    zeros = (reach[0] - around[0], reach[1] - around[1])
-    if around == (0, 0):
-        return x, zeros
-    if (
-        torch.compiler.is_compiling()
-    ):  # the compiler fuses the plain form, and knows no custom derivative
-        return _continued(x, around), zeros
-    return _wrap(x, around), zeros
+    zeros = [0, 0]
+    for i, (r, kind) in enumerate(zip(reach, padding, strict=True)):
+        if kind == "zeros":
+            zeros[i] = r
+        elif r:
+            x = _continued(x, i + 1, r)
+    return x, (zeros[0], zeros[1])
 
 
-def _continued(x: Tensor, reach: tuple[int, ...]) -> Tensor:
-    for axis, r in enumerate(reach, 1):
-        if r:
-            n = x.shape[axis]
-            x = torch.cat([x.narrow(axis, n - r, r), x, x.narrow(axis, 0, r)], axis)
-    return x
-
-
-def _folded(x: Tensor, reach: tuple[int, ...]) -> Tensor:
-    """The transpose of `_continued`: what was continued is added back to where it came from."""
-    x = x.clone()
-    for axis, r in enumerate(reach, 1):
-        if r:
-            n = x.shape[axis] - 2 * r
-            x.narrow(axis, r, r).add_(x.narrow(axis, n + r, r))
-            x.narrow(axis, n, r).add_(x.narrow(axis, 0, r))
-            x = x.narrow(axis, r, n)
-    return x.contiguous()
-
-
-class _Wrap(torch.autograd.Function):
-    """`_continued`, or with `back` its transpose `_folded`; each is the other's derivative.
-
-    Autograd's own derivative of a padding by slices fills and adds a full-size tensor for every slice, which cost
-    as much as half of the convolution behind it.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, reach: tuple[int, ...], back: bool) -> Tensor:
-        return _folded(x, reach) if back else _continued(x, reach)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        _, ctx.reach, ctx.back = inputs
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
-        return _wrap(grads[0], ctx.reach, not ctx.back), None, None
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        return _wrap(tangents[0], ctx.reach, ctx.back)
-
-
-def _wrap(x: Tensor, reach: tuple[int, ...], back: bool = False) -> Tensor:
-    y: Tensor = _Wrap.apply(x, reach, back)  # type: ignore[no-untyped-call]
-    return y
+def _continued(x: Tensor, axis: int, r: int) -> Tensor:
+    n = x.shape[axis]
+    if n < 2 * r:
+        return torch.cat([x.narrow(axis, n - r, r), x, x.narrow(axis, 0, r)], axis)
+    # Cut into disjoint pieces, so that the derivative is one copy and two adds at the border. Overlapping slices, as
+    # in F.pad, have the derivative that each one fills a field with zeros, which costs as much as half a convolution.
+    first, middle, last = x.split([r, n - 2 * r, r], axis)
+    return torch.cat([last, first, middle, last, first], axis)
