@@ -13,22 +13,12 @@ Times are CPU time over all threads, and wall time where threads are compared.
 
 from __future__ import annotations
 
-import argparse
-import copy
-import statistics
-import time
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from torch.utils.flop_counter import FlopCounterMode
 
-from biasbound.denoise import VDenoiser
-from biasbound.nets import ConditionalNet, UNetConfig, mini
-from biasbound.noise import Schedule, draw, log_snr, renoise
-from biasbound.sample import proxy_estimate, sample
+from biasbound.nets import ConditionalNet, UNetConfig
+from biasbound.noise import Schedule
 
 LADDER = Schedule([0.014, 0.045, 0.209, 0.999])
 DECAY, RATE = 0.999, 1e-3
@@ -100,7 +90,9 @@ class PlainUNet(nn.Module):
             mine.bias.copy_(bias)
 
         with torch.no_grad():
-            for up in ours.to_fine:  # a transposed convolution has one bias for all cells of a block
+            for (
+                up
+            ) in ours.to_fine:  # a transposed convolution has one bias for all cells of a block
                 cells = up.mix.bias.reshape(2**dims, -1)
                 up.mix.bias.copy_(cells[:1].expand_as(cells).flatten())
             self.frequencies.copy_(ours.embedding.frequencies)
