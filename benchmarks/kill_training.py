@@ -18,31 +18,39 @@ from biasbound.track import read_rows
 
 HERE = Path(__file__).parent
 KILLS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+UPDATES = 40 * KILLS
 
 
 def start(folder: Path) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, str(HERE / "train_small.py"), str(folder), "--updates", "400"]
+        [sys.executable, str(HERE / "train_small.py"), str(folder), "--updates", str(UPDATES)]
     )
+
+
+def last_update(folder: Path) -> int:
+    """How far a run says that it is, in steps of five updates."""
+    log = folder / "log.jsonl"
+    rows = read_rows(log) if log.exists() else []
+    return rows[-1]["update"] if rows else 0
 
 
 with tempfile.TemporaryDirectory() as home:
     whole, killed = Path(home) / "whole", Path(home) / "killed"
-    begun = time.perf_counter()
     assert start(whole).wait() == 0
-    length = time.perf_counter() - begun
-    moments, stopped = random.Random(0), []
+    moments = random.Random(0)
     for kill in range(KILLS):
-        run = start(killed)
-        # Start-up is most of a short run: let the moments fall into all of it, and now and then early.
-        time.sleep(moments.uniform(0.2, 1.0) * length * 0.9)
-        finished = run.poll() is not None
+        run, begun = start(killed), last_update(killed)
+        goal = begun + moments.randrange(0, 2 * UPDATES // KILLS - 10)
+        while run.poll() is None and last_update(killed) <= goal:
+            time.sleep(0.02)
+        time.sleep(moments.uniform(0, 0.1))
+        assert run.poll() is None, "the run had ended before it was killed"
         run.send_signal(signal.SIGKILL)
         run.wait()
         found = load_newest(killed)
-        stopped.append(0 if found is None else found[1]["progress"]["update"])
+        update = 0 if found is None else found[1]["progress"]["update"]
         print(
-            f"kill {kill + 1:2d}: {'had finished' if finished else 'killed'}, checkpoint at update {stopped[-1]}",
+            f"kill {kill + 1:2d} after update {last_update(killed)}; goes on from {update}",
             flush=True,
         )
     assert start(killed).wait() == 0

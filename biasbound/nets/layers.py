@@ -145,5 +145,5 @@ def _continued(x: Tensor, axis: int, r: int) -> Tensor:
         return torch.cat([x.narrow(axis, n - r, r), x, x.narrow(axis, 0, r)], axis)
     # Cut into disjoint pieces, so that the derivative is one copy and two adds at the border. Overlapping slices, as
     # in F.pad, have the derivative that each one fills a field with zeros, which costs as much as half a convolution.
-    first, middle, last = x.split([r, n - 2 * r, r], axis)
+    first, middle, last = torch.split_with_sizes(x, [r, n - 2 * r, r], axis)
     return torch.cat([last, first, middle, last, first], axis)
