@@ -178,7 +178,7 @@ def provenance() -> dict:
 
 def show(rows: list[dict]) -> None:
     print(
-        "| method | NFE | one-step MSE | normalised | REB at the levels, from the lowest | seconds |\n|---|---|---|---|---|---|"
+        "| method | NFE | one-step MSE | normalised | REB at the levels, from the lowest | CPU seconds |\n|---|---|---|---|---|---|"
     )
     for row in rows:
         reb = row.get("reb")
@@ -188,7 +188,7 @@ def show(rows: list[dict]) -> None:
             else ", ".join(f"{b:.2f}" for b in reb[:8]) + (" …" if len(reb) > 8 else "")
         )
         print(
-            f"| {row['method']} | {row['nfe']} | {row['mse']:.2e} ± {row['mse_stderr']:.0e} | {row['mse_norm']:.2e} | {span} | {row['seconds']} |"
+            f"| {row['method']} | {row['nfe']} | {row['mse']:.2e} ± {row['mse_stderr']:.0e} | {row['mse_norm']:.2e} | {span} | {row['cpu_seconds']} |"
         )
 
 
