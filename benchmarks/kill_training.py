@@ -18,7 +18,7 @@ from biasbound.track import read_rows
 
 HERE = Path(__file__).parent
 KILLS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-UPDATES = 40 * KILLS
+UPDATES = 60 * KILLS
 
 
 def start(folder: Path) -> subprocess.Popen:
@@ -40,7 +40,7 @@ with tempfile.TemporaryDirectory() as home:
     moments = random.Random(0)
     for kill in range(KILLS):
         run, begun = start(killed), last_update(killed)
-        goal = begun + moments.randrange(0, 2 * UPDATES // KILLS - 10)
+        goal = begun + moments.randrange(0, 70)
         while run.poll() is None and last_update(killed) <= goal:
             time.sleep(0.02)
         time.sleep(moments.uniform(0, 0.1))
