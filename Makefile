@@ -8,7 +8,7 @@ JOBS   ?= 2
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: setup test lint types demo format clean
+.PHONY: setup test lint types demo format check-well clean
 
 setup: $(READY)
 
@@ -33,6 +33,10 @@ format: $(READY)
 
 demo: $(READY)
 	$(BIN)/python examples/01_oracle.py
+
+# The Well's own loader, in an environment of its own, reads our files and agrees on every value.
+check-well: $(READY)
+	$(BIN)/python benchmarks/check_well.py --venv build/well
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build *.egg-info

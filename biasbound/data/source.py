@@ -7,14 +7,14 @@ fixed size, so the bytes of a file do not hang on the number of workers or on an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Float64
 
-__all__ = ["Block", "Boundary", "Layout", "Source", "Split"]
+__all__ = ["Block", "Boundary", "Layout", "Source", "Split", "demand", "stream"]
 
 Split = Literal["train", "valid", "test"]
 Boundary = Literal["periodic", "open", "wall"]
@@ -25,8 +25,9 @@ class Layout:
     """Shape and meaning of the array (S, K, C, *N) that a source fills.
 
     `channels` are in array order; a vector field is named once per component with a common stem,
-    `velocity_x`, `velocity_y`. `domain` and `boundary` have one entry a space axis. The grid point j of a
-    periodic axis stands at low + j (high − low)/N, that of another axis as `points` says.
+    `velocity_x`, `velocity_y`. `domain` and `boundary` have one entry a space axis.
+    With h = (high − low)/N, grid point j stands at low + j h ("left") or low + (j + ½) h ("centre"), or the points
+    reach from end to end ("ends"; a periodic axis, whose ends are one point, then counts as "left").
     """
 
     name: str  # "ks", "kolmogorov", "transonic", …
@@ -53,11 +54,10 @@ class Block:
     fields: Float[np.ndarray, "n K C *N"]
     parameters: Mapping[str, Float64[np.ndarray, " n"]] = field(default_factory=dict)
     series: Mapping[str, Float64[np.ndarray, "n K"]] = field(default_factory=dict)
-    static: Mapping[str, Float[np.ndarray, " *N"]] = field(
-        default_factory=dict
-    )  # e.g. obstacle mask
+    static: Mapping[str, Float[np.ndarray, " *N"]] = field(default_factory=dict)  # obstacle mask
 
 
+@runtime_checkable
 class Source(Protocol):
     """A generator: its layout, how it was set up, and any block [start, stop) of its trajectories."""
 
@@ -69,3 +69,15 @@ class Source(Protocol):
         ...
 
     def block(self, start: int, stop: int) -> Block: ...
+
+
+def stream(seed: int, split: Split, index: int) -> np.random.Generator:
+    """The random numbers of trajectory `index`: they hang on (seed, split, index) alone."""
+    return np.random.default_rng([seed, get_args(Split).index(split), index])
+
+
+def demand(source: object, rule: str, holds: Callable[[Any], bool], *fields: str) -> None:
+    """Refuse a source whose field breaks a rule, in one sentence that names both."""
+    for name in fields:
+        if not holds(value := getattr(source, name)):
+            raise ValueError(f"{type(source).__name__}: {name} must be {rule}, got {value!r}.")

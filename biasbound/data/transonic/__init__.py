@@ -11,4 +11,6 @@ except ModuleNotFoundError as error:
         "The transonic solver needs numba and SciPy: pip install 'biasbound[transonic]'"
     ) from error
 
-__all__ = ["PRESETS", "TransonicCylinder"]
+preset = TransonicCylinder.preset
+
+__all__ = ["PRESETS", "TransonicCylinder", "preset"]

@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from biasbound.data.source import Block, Layout, Split
+from biasbound.data.source import Block, Layout, Split, stream
 from biasbound.data.transonic.cylinder import cylinder_flow, drag_lift
 from biasbound.data.transonic.flow import Precision
 from biasbound.data.transonic.grid import o_grid
@@ -195,7 +195,7 @@ class TransonicCylinder:
     def _run(self, index: int, window: Window) -> tuple[np.ndarray, np.ndarray]:
         """Fields (K, 4, X, Y) and forces (2, K) of one trajectory."""
         mach = self.mach[index]
-        rng = np.random.default_rng([self.seed, get_args(Split).index(self.split), index])
+        rng = stream(self.seed, self.split, index)
         flow = cylinder_flow(window.grid, mach, self.reynolds, rng, self.precision)
         fields = np.empty((self.frames, 4, *self.resolution), self.precision)
         forces = np.empty((2, self.frames))

@@ -1,0 +1,236 @@
+"""Training and rollout speed of the mini networks on this CPU: python benchmarks/throughput.py [--rounds 15] [--threads 1 2]
+
+What is compared runs in turn, round after round in one process, so that a noisy neighbour meets all of it:
+
+- *ours*: `biasbound.nets`, fused Adam, the average of weights as one operation over all of them;
+- *plain* (plain_unet.py): the same network and loss as one writes them first: nn.Conv with padding_mode="circular", nn.GroupNorm, one
+  nn.Linear a block, default Adam (on a CPU one tensor after the other), the average of weights by a loop over the
+  parameters, and loss.item() in every step. That it is the same function is checked before anything is timed;
+- the machine's matrix product (1024 × 1024, float32), which is what "peak" means here.
+
+Times are CPU time over all threads; wall time stands beside it where threads are compared. A ratio is the median of the
+ratios of the rounds. `--compile` adds torch.compile (minutes). benchmarks/throughput_parts.py measures the alternatives
+from which the parts were chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import statistics
+import time
+from collections.abc import Callable, Iterable
+
+import torch
+import torch.nn.functional as F
+from plain_unet import DECAY, LADDER, RATE, Plain
+from torch import Tensor
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+from torch.utils.flop_counter import FlopCounterMode
+
+from biasbound.denoise import VDenoiser
+from biasbound.nets import ConditionalNet, UNetConfig, mini
+from biasbound.noise import coefficients, linear, log_snr, renoise
+from biasbound.sample import proxy_estimate, sample
+
+ROUND = ("circular", "circular")
+# name: (network, points along an axis, batch)
+CASES = {
+    "1-D small": (mini("small"), 64, 32),
+    "1-D large": (mini("large"), 64, 32),
+    "2-D small": (mini("small", in_channels=4, out_channels=2, padding=ROUND), 32, 8),
+    "2-D large": (mini("large", in_channels=4, out_channels=2, padding=ROUND), 32, 8),
+}
+Runs = dict[str, Callable[[], object]]
+
+
+def train_step(
+    loss: Callable[[], Tensor], optimiser: torch.optim.Optimizer, average: Callable[[], None]
+) -> Tensor:
+    """Ours; what `fit` does in an update."""
+    value = loss()
+    optimiser.zero_grad()
+    value.backward()
+    optimiser.step()
+    average()
+    return value.detach()
+
+
+def denoising_loss(denoiser: VDenoiser, x: Tensor, y: Tensor, levels: Tensor) -> Tensor:
+    sigma, eps = levels[torch.randint(len(levels), (len(y),))], torch.randn_like(y)
+    output = denoiser.prediction(renoise(y, sigma, eps), x, sigma)
+    return F.mse_loss(output, denoiser.target(y, x, sigma, eps))
+
+
+def joint_proxy_loss(denoiser: VDenoiser, window: Tensor, levels: Tensor) -> Tensor:
+    """Proxy unrolling (n = 0, u = 1) whose first loss and proxy estimate are one call with twice the batch."""
+    x, y, later = window.unbind(1)
+    draws = torch.randint(len(levels), (len(y),))
+    sigma = torch.cat([levels[draws], levels[:1].expand(len(y))])
+    both, eps = torch.cat([y, y]), torch.randn(2 * len(y), *y.shape[1:])
+    y_t, conditions = renoise(both, sigma, eps), torch.cat([x, x])
+    output, target = (
+        denoiser.prediction(y_t, conditions, sigma),
+        denoiser.target(both, conditions, sigma, eps),
+    )
+    a, s = coefficients(sigma, y_t)
+    estimate = denoiser.estimate(output, y_t, a, s)[len(y) :]
+    first = F.mse_loss(output[: len(y)], target[: len(y)])
+    return first + denoising_loss(denoiser, estimate, later, levels)
+
+
+class Ours:
+    def __init__(self, config: UNetConfig, window: Tensor, compiled: bool = False) -> None:
+        self.net, self.window = ConditionalNet(config), window
+        self.denoiser = VDenoiser(self.net)
+        self.levels = torch.tensor(LADDER.sigma, dtype=torch.float64)
+        self.optimiser = torch.optim.Adam(self.net.parameters(), lr=RATE, fused=True)
+        current, mean = (list(n.parameters()) for n in (self.net, copy.deepcopy(self.net)))
+        ema = get_ema_multi_avg_fn(DECAY)
+        self.average = lambda: ema(mean, current, 0)
+        if compiled:
+            self.net.compile(dynamic=False)
+
+    def update(self, loss: Callable[[], Tensor] | None = None) -> object:
+        return train_step(loss or self.teacher_forcing, self.optimiser, self.average)
+
+    def teacher_forcing(self) -> Tensor:
+        return denoising_loss(self.denoiser, self.window[:, 0], self.window[:, 1], self.levels)
+
+    def proxy(self) -> object:
+        return self.update(lambda: joint_proxy_loss(self.denoiser, self.window, self.levels))
+
+    def unrolled(self, estimate: Callable[[Tensor, Tensor], Tensor]) -> object:
+        x, y, later = self.window.unbind(1)
+
+        def loss() -> Tensor:
+            first = denoising_loss(self.denoiser, x, y, self.levels)
+            return first + denoising_loss(self.denoiser, estimate(x, y), later, self.levels)
+
+        return self.update(loss)
+
+    def proxy_in_turn(self) -> object:
+        return self.unrolled(lambda x, y: proxy_estimate(self.denoiser, x, y, LADDER))
+
+    def full_chain(self) -> object:
+        return self.unrolled(lambda x, _: sample(self.denoiser, x, linear(20)))
+
+    @torch.inference_mode()
+    def frame(self) -> object:
+        return sample(self.denoiser, self.window[:, 0], LADDER)
+
+
+def checked_pair(name: str, compiled: bool) -> tuple[Ours, Plain]:
+    """Both networks with the same weights, after the check that they are the same function."""
+    config, points, batch = CASES[name]
+    torch.manual_seed(0)
+    window = torch.randn(batch, 3, config.out_channels, *[points] * config.dims)
+    ours = Ours(config, window, compiled)
+    with torch.no_grad():
+        for (
+            parameter
+        ) in ours.net.parameters():  # layers that start at zero would hide a difference
+            parameter += 0.1 * torch.randn_like(parameter)
+    plain = Plain(ours.net, window)
+    sigma = torch.linspace(0.01, 0.99, batch, dtype=torch.float64)
+    arguments = (window[:, 0], window[:, 1], log_snr(sigma).float())
+    torch.testing.assert_close(ours.net(*arguments), plain.net(*arguments), rtol=1e-4, atol=1e-4)
+    return ours, plain
+
+
+class Timed(dict[str, list[tuple[float, float]]]):
+    """(CPU, wall) seconds of every run in every round."""
+
+    def __init__(self, runs: Runs, rounds: int, repeats: int = 3) -> None:
+        super().__init__({name: [] for name in runs})
+        for run in runs.values():
+            run()
+        for _ in range(rounds):
+            for name, run in runs.items():
+                cpu, wall = time.process_time(), time.perf_counter()
+                for _ in range(repeats):
+                    run()
+                spent = time.process_time() - cpu, time.perf_counter() - wall
+                self[name].append((spent[0] / repeats, spent[1] / repeats))
+
+    def cpu(self, name: str) -> float:
+        return statistics.median(cpu for cpu, _ in self[name])
+
+    def wall(self, name: str) -> float:
+        return statistics.median(wall for _, wall in self[name])
+
+    def ratio(self, one: str, other: str) -> float:
+        return statistics.median(a[0] / b[0] for a, b in zip(self[one], self[other], strict=True))
+
+
+def flops(run: Callable[[], object]) -> int:
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
+
+
+def with_threads(threads: int, run: Callable[[], object]) -> Callable[[], object]:
+    def inner() -> object:
+        torch.set_num_threads(threads)
+        return run()
+
+    return inner
+
+
+def measure_case(name: str, rounds: int, threads: Iterable[int], compiled: bool) -> None:
+    ours, plain = checked_pair(name, False)
+    matrix = torch.randn(1024, 1024)
+    single: Runs = {
+        "ours": ours.update,
+        "plain": plain.update,
+        "frame": ours.frame,
+        "plain frame": plain.frame,
+    }
+    single |= {
+        "proxy": ours.proxy,
+        "proxy in turn": ours.proxy_in_turn,
+        "product": lambda: matrix @ matrix,
+    }
+    if compiled:
+        single["compiled"] = checked_pair(name, True)[0].update
+    runs: Runs = {}
+    for n in threads:
+        runs |= {f"{key} {n}": with_threads(n, run) for key, run in single.items()}
+    work, first = flops(ours.update), min(threads)
+    runs[f"full chain {first}"] = with_threads(first, ours.full_chain)
+    t = Timed(runs, rounds)
+    config, points, batch = CASES[name]
+    print(f"\n{name}: {ours.net.parameter_count:,} parameters, {points}{f' × {points}' * (config.dims - 1)} points, batch {batch}")  # fmt: skip
+    print("threads  updates/s of CPU (wall)  plain            ours/plain  frames/s  ours/plain  achieved  peak GFLOP/s")  # fmt: skip
+    for n in threads:
+        rate, peak = work / t.cpu(f"ours {n}") / 1e9, 2 * 1024**3 / t.cpu(f"product {n}") / 1e9
+        print(
+            f"{n:<9}{1 / t.cpu(f'ours {n}'):6.1f} ({1 / t.wall(f'ours {n}'):6.1f})         "
+            f"{1 / t.cpu(f'plain {n}'):6.1f} ({1 / t.wall(f'plain {n}'):6.1f})  {t.ratio(f'plain {n}', f'ours {n}'):<12.2f}"
+            f"{batch / t.cpu(f'frame {n}'):<10.0f}{t.ratio(f'plain frame {n}', f'frame {n}'):<12.2f}"
+            f"{rate:5.1f} ({100 * rate / peak:.0f} %)  {peak:.1f}"
+        )
+        if compiled:
+            print(f"         compiled: {t.ratio(f'ours {n}', f'compiled {n}'):.2f}× ours, {t.ratio(f'plain {n}', f'compiled {n}'):.2f}× plain")  # fmt: skip
+    over = {
+        key: t.ratio(f"{key} {first}", f"ours {first}")
+        for key in ("proxy", "proxy in turn", "full chain")
+    }
+    print(
+        f"against teacher forcing: proxy unrolled {over['proxy']:.2f}× (its two calls on x joined; in turn "
+        f"{over['proxy in turn']:.2f}×), full chain of 20 levels {over['full chain']:.1f}×"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--compile", action="store_true", help="measure torch.compile too")
+    options = parser.parse_args()
+    torch.set_num_threads(min(options.threads))
+    for case in options.cases:
+        measure_case(case, options.rounds, options.threads, options.compile)

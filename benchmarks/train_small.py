@@ -1,0 +1,56 @@
+"""A small diffusion training on Kuramoto–Sivashinsky, to be killed, resumed and divided among processes.
+
+    python benchmarks/train_small.py out/one --updates 200
+    torchrun --nproc_per_node=2 benchmarks/train_small.py out/two --updates 200
+
+Killed at any moment and started again, it goes on; under torchrun the same global batch is divided among the processes.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from biasbound.data import ks
+from biasbound.data.batches import Batch
+from biasbound.data.trajectories import Trajectories
+from biasbound.fit import FitOptions, Trainer
+from biasbound.methods import method
+from biasbound.nets import mini
+from biasbound.noise import log_uniform
+from biasbound.track import JsonlLog
+
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
+parser.add_argument("folder", type=Path)
+parser.add_argument("--updates", type=int, default=200)
+parser.add_argument("--checkpoint-every", type=int, default=20)
+args = parser.parse_args()
+
+torch.set_num_threads(1)
+args.folder.mkdir(parents=True, exist_ok=True)
+source = ks.preset("smoke", warmup=100)
+windows = Trajectories.from_array(source.block(0, 16).fields, dt=source.dt).pairs()
+chosen, schedule = method("adaptive-v"), log_uniform(6, 0.02)
+torch.manual_seed(0)
+model = chosen.model(mini(), 1.0)
+options = FitOptions(
+    updates=args.updates, batch=16, log_every=5, checkpoint_every=args.checkpoint_every
+)
+
+
+def batch(index):
+    raw = windows[index]
+    return Batch(raw.frames / 1.3, raw.conditions)
+
+
+Trainer(
+    model,
+    chosen.loss(lambda: schedule),
+    batch,
+    len(windows),
+    options,
+    folder=args.folder,
+    observers=[JsonlLog(args.folder / "log.jsonl")],
+).run()

@@ -1,0 +1,192 @@
+r"""The search on a network that trains: Phase 1 inside one budget, Phase 2, and the final training's start.
+
+Exploration is one training on the levels that are still open; its budget is divided into rounds, and after each the
+own-prediction biases are measured on pairs that were not trained on. A level that became stable keeps the averaged
+network of that round; each such network is stored once, however many levels it solved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from .bias import TwoStepTable, own_bias
+from .checkpoint import load_tensors, save_tensors
+from .denoise import NetDenoiser
+from .fit import Trainer
+from .noise import Condition, Schedule, State, log_uniform
+from .search import Exploration, Solved, explore, greedy_schedule, start_level
+
+__all__ = ["Explorer", "SearchOptions", "ladder"]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search. τ is the paper's; the exploration may be stricter, to leave room for the jumps."""
+
+    tau: float = 1.05
+    tau_explore: float | None = None  # default: tau
+    levels: int = 24  # of the exploration grid
+    sigma_min: float = 1e-3
+    sigma_max: float = 10**-1e-4
+    over: Literal["ratio", "sigma"] = "ratio"
+    rounds: int = 10
+    patience: int | None = None
+    draws: int = 2  # noise draws a bias
+    start: Literal["sigma", "error"] = "sigma"
+    seed: int = 0
+
+    def grid(self) -> Schedule:
+        """The exploration grid."""
+        return log_uniform(self.levels, self.sigma_min, self.sigma_max, self.over)
+
+
+class Explorer:
+    """Algorithm 1 over a `Trainer`.
+
+    Make the trainer with a loss that trains on `explorer.active`, then `run(trainer, x, y)` with validation pairs in the
+    network's units. With a trainer that has a folder, a killed exploration goes on where its last round ended.
+    """
+
+    def __init__(self, options: SearchOptions) -> None:
+        self.options = options
+        self.active = options.grid()
+        self.networks: dict[int, dict[str, Tensor]] = {}  # by round, each stored once
+
+    def run(
+        self,
+        trainer: Trainer,
+        x: Condition,
+        y: State,
+        on_round: Callable[[Exploration[int]], None] | None = None,
+    ) -> Exploration[int]:
+        """The exploration; its checkpoints are numbers of rounds, for `network`."""
+        options = self.options
+        state = self._restore(trainer)
+        rounds = options.rounds
+
+        def advance(open_levels: tuple[float, ...]) -> tuple[int, Mapping[float, Any]]:
+            self.active = Schedule(open_levels)
+            now = len(state.history) + 1
+            trainer.run(until=math.ceil(trainer.total * now / rounds), save=False)
+            denoiser = trainer.averaged
+            generator = torch.Generator().manual_seed(options.seed + now)
+            return now, {
+                s: own_bias(
+                    denoiser, x, y, s, draws=options.draws, generator=generator, batch_size=256
+                )
+                for s in open_levels
+            }
+
+        def remember(new: Exploration[int]) -> None:
+            nonlocal state
+            if any(
+                solved.checkpoint == len(new.history) for solved in new.solved.values()
+            ) or _last(new, rounds):
+                self._keep(trainer, len(new.history))
+            state = new
+            trainer.progress.extra = {"exploration": _to_json(new)}
+            trainer.save()
+            if on_round is not None:
+                on_round(new)
+
+        done = explore(
+            options.grid(),
+            advance,
+            tau=options.tau_explore or options.tau,
+            rounds=rounds,
+            patience=options.patience,
+            resume=state,
+            on_round=remember,
+        )
+        if done.last is not None and done.last not in self.networks:
+            self._keep(trainer, done.last)
+        return done
+
+    def network(self, trainer: Trainer, round_: int) -> NetDenoiser:
+        """θ* of a round, as a denoiser of its own."""
+        if round_ not in self.networks:
+            assert trainer.folder is not None
+            self.networks[round_] = load_tensors(_network_path(trainer.folder, round_))[0]
+        denoiser = deepcopy(trainer.averaged)
+        denoiser.load_state_dict(self.networks[round_])
+        assert isinstance(denoiser, NetDenoiser)
+        return denoiser
+
+    def denoisers(self, trainer: Trainer, found: Exploration[int]) -> dict[float, NetDenoiser]:
+        """θ*(σ) for each solved level and the top; levels of one round share one network."""
+        chosen = found.checkpoints()
+        built = {round_: self.network(trainer, round_) for round_ in set(chosen.values())}
+        return {sigma: built[round_] for sigma, round_ in chosen.items()}
+
+    def _keep(self, trainer: Trainer, round_: int) -> None:
+        weights = {k: v.detach().clone() for k, v in trainer.averaged.state_dict().items()}
+        self.networks[round_] = weights
+        if trainer.folder is not None and trainer.rank.rank == 0:
+            save_tensors(_network_path(trainer.folder, round_), weights, {"round": round_})
+
+    def _restore(self, trainer: Trainer) -> Exploration[int]:
+        grid, options = self.options.grid(), self.options
+        saved = trainer.progress.extra.get("exploration")
+        if saved is None:
+            return Exploration(grid.sigma, options.tau_explore or options.tau)
+        state = _from_json(saved)
+        if state.levels != grid.sigma or state.tau != (options.tau_explore or options.tau):
+            raise ValueError(
+                f"{trainer.folder} holds an exploration of another grid or τ; use another folder"
+            )
+        return state
+
+
+def ladder(
+    denoisers: Mapping[float, NetDenoiser], x: Condition, y: State, options: SearchOptions
+) -> tuple[Schedule, TwoStepTable]:
+    """Algorithm 2 on the networks that exploration kept, and the biases that it measured."""
+    generator = torch.Generator().manual_seed(options.seed)
+    table = TwoStepTable(denoisers, x, y, draws=options.draws, generator=generator, batch_size=256)
+    start = start_level(table.levels, table.clean_error, options.start)
+    return greedy_schedule(
+        table.levels, table, options.tau, start=start, meta={"start": options.start}
+    ), table
+
+
+def _last(state: Exploration[int], rounds: int) -> bool:
+    return len(state.history) >= rounds
+
+
+def _network_path(folder: Path, round_: int) -> Path:
+    return folder / f"network-{round_:04d}.safetensors"
+
+
+def _to_json(state: Exploration[int]) -> dict[str, Any]:
+    """JSON has neither numbers as keys nor infinities; levels are kept as their exact decimal text."""
+    return {
+        "levels": state.levels,
+        "tau": state.tau,
+        "solved": {repr(s): [v.checkpoint, v.bias, v.round] for s, v in state.solved.items()},
+        "history": [{repr(s): _text(b) for s, b in biases.items()} for biases in state.history],
+        "last": state.last,
+    }
+
+
+def _from_json(saved: Mapping[str, Any]) -> Exploration[int]:
+    return Exploration(
+        levels=tuple(saved["levels"]),
+        tau=saved["tau"],
+        solved={float(s): Solved(*v) for s, v in saved["solved"].items()},
+        history=tuple(
+            {float(s): float(b) for s, b in biases.items()} for biases in saved["history"]
+        ),
+        last=saved["last"],
+    )
+
+
+def _text(bias: float) -> float | str:
+    return bias if math.isfinite(bias) else repr(bias)

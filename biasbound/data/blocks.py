@@ -1,0 +1,54 @@
+"""What a worker process of a generation does; imports little, so that workers start quickly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from biasbound.data.source import Block, Layout
+from biasbound.data.statistics import require_finite
+from biasbound.files import sync
+
+__all__ = ["Job", "make", "obey"]
+
+Job = tuple[Any, Path, int, int, str]  # source, file, start, stop, dtype
+
+
+def obey(listening: Connection) -> None:
+    """In a worker: leave interrupts to the parent, and end when its end of the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def wait() -> None:
+        with suppress(EOFError, OSError):
+            listening.recv()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def make(job: Job) -> int:
+    """Compute one block, check it and put it on the disk; returns how many trajectories it has."""
+    source, file, start, stop, dtype = job
+    layout: Layout = source.layout
+    block: Block = source.block(start, stop)
+    with np.errstate(over="ignore"):
+        fields = block.fields.astype(dtype, copy=False)
+    if fields.shape != (stop - start, *layout.shape[1:]):
+        raise ValueError(f"{layout.name}: block {start}:{stop} has shape {fields.shape}")
+    require_finite(fields, layout.channels, start, 0, layout.name)
+    arrays = {"fields": fields}
+    for kind in ("parameters", "series", "static"):
+        arrays |= {f"{kind}.{name}": value for name, value in getattr(block, kind).items()}
+    temporary = file.with_name(f"{file.stem}.{os.getpid()}.tmp")
+    with temporary.open("wb") as stream:
+        np.savez(stream, allow_pickle=False, **arrays)
+    sync(temporary)
+    os.replace(temporary, file)
+    return stop - start

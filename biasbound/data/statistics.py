@@ -1,0 +1,98 @@
+"""Mean and spread of fields and of their one-step increments, in one streaming pass in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float, Float64
+
+__all__ = ["Moments", "Statistics", "require_finite"]
+
+
+def require_finite(
+    fields: Float[np.ndarray, "n k C *N"],
+    channels: Sequence[str],
+    start: int,
+    frame: int,
+    name: str,
+) -> None:
+    """Refuse NaN and infinity in frames from `frame` of trajectories from `start`, saying where."""
+    if not np.isfinite(fields).all():
+        s, k, c, *_ = (int(i) for i in np.argwhere(~np.isfinite(fields))[0])
+        value = fields[s, k, c][~np.isfinite(fields[s, k, c])][0]
+        raise ValueError(
+            f"{name}: found {value} in trajectory {start + s}, frame {frame + k}, channel "
+            f"{channels[c]}; expected finite values"
+        )
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Per channel: mean and standard deviation of x^k, and of the increment x^{k+1} − x^k.
+
+    Standard deviations divide by the number of values (not by one less). Increments are NaN where
+    trajectories have one frame. `condition_*` hold the same for scalars given as extra channels.
+    """
+
+    mean: Float64[np.ndarray, " C"]
+    std: Float64[np.ndarray, " C"]
+    increment_mean: Float64[np.ndarray, " C"]
+    increment_std: Float64[np.ndarray, " C"]
+    condition_mean: Float64[np.ndarray, " P"] = field(default_factory=lambda: np.zeros(0))
+    condition_std: Float64[np.ndarray, " P"] = field(default_factory=lambda: np.zeros(0))
+
+
+class _Running:
+    """Count, mean and sum of squared deviations M₂ per channel, merged piece by piece (Chan et al.).
+
+    δ = m_b − m_a,   m = m_a + δ n_b/n,   M₂ = M₂a + M₂b + δ² n_a n_b/n
+    """
+
+    def __init__(self, channels: int) -> None:
+        self.count, self.mean, self.square = 0, np.zeros(channels), np.zeros(channels)
+
+    def add(self, values: Float[np.ndarray, "n k C *N"]) -> None:
+        axes = tuple(i for i in range(values.ndim) if i != 2)
+        new = values.size // values.shape[2]
+        if new == 0:
+            return
+        mean = values.mean(axis=axes, dtype=np.float64)
+        shaped = mean.reshape(1, 1, -1, *[1] * (values.ndim - 3))
+        square = np.square(values - shaped).sum(axis=axes)
+        delta, total = mean - self.mean, self.count + new
+        self.mean += delta * (new / total)
+        self.square += square + np.square(delta) * (self.count * new / total)
+        self.count = total
+
+    def std(self) -> Float64[np.ndarray, " C"]:
+        return np.sqrt(self.square / self.count) if self.count else np.full_like(self.mean, np.nan)
+
+
+class Moments:
+    """Statistics of pieces (n, k, C, *N) that come in order of trajectory, then of frame."""
+
+    def __init__(self, channels: int) -> None:
+        self._fields, self._increments = _Running(channels), _Running(channels)
+        self._last: tuple[int, int, np.ndarray] | None = None
+
+    def add(self, fields: Float[np.ndarray, "n k C *N"], start: int = 0, frame: int = 0) -> None:
+        """Take in frames [frame, frame + k) of the trajectories from `start`."""
+        self._fields.add(fields)
+        wide = fields.astype(np.float64, copy=False)
+        self._increments.add(np.diff(wide, axis=1))
+        if self._last is not None and self._last[:2] == (start, frame):
+            self._increments.add(
+                wide[:, :1] - self._last[2]
+            )  # across two pieces of one trajectory
+        self._last = (start, frame + fields.shape[1], wide[-1:, -1:]) if len(fields) == 1 else None
+
+    def statistics(self) -> Statistics:
+        increment_mean = self._increments.mean if self._increments.count else np.nan
+        return Statistics(
+            self._fields.mean.copy(),
+            self._fields.std(),
+            np.broadcast_to(increment_mean, self._fields.mean.shape).astype(np.float64),
+            self._increments.std(),
+        )

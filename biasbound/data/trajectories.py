@@ -1,0 +1,311 @@
+"""Trajectories x⁰ … x^{K−1}: one array (S, K, C, *N), read lazily, with what is needed to use it.
+
+A `Trajectories` is a view: selecting, striding and splitting copy nothing, and a batch reads only its
+own frames. `windows(u)` are the stretches x^k … x^{k+u} inside single trajectories; `batches.Order` gives
+them in a random order that training can leave and take up again exactly:
+
+    windows = load("ks.h5").stride(time=4, space=4).windows(1)
+    order = Order(len(windows), size=64, seed=0)        # or Order(**state)
+    for index in order:
+        batch = windows[index]                          # batch.x, batch.y, batch.frames
+        state = order.state()
+
+Not guaranteed: values are neither checked nor normalised on reading; `statistics` helps with both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64, Int64
+from torch import Tensor
+
+from biasbound.data.batches import Batch, permutation
+from biasbound.data.columns import Array, Reader, Store
+from biasbound.data.source import Boundary, Layout
+from biasbound.data.statistics import Moments, Statistics, require_finite
+from biasbound.data.views import (
+    Coordinates,
+    View,
+    check_facts,
+    check_layout,
+    grid_points,
+    thin_grid,
+)
+
+__all__ = ["Trajectories", "Windows"]
+
+PERIODIC: tuple[Boundary, ...] = ("periodic",)
+PIECE = 1 << 22  # values held at once in a streaming pass
+Index = int | np.integer | slice | Sequence[int] | np.ndarray | Tensor
+
+
+def _float32(array: Float[np.ndarray, ...]) -> Float[Tensor, ...]:
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trajectories:
+    """S trajectories of K frames with C channels on a grid *N, in memory or on disk."""
+
+    layout: Layout
+    reader: Reader
+    view: View
+    coordinates: Coordinates
+    parameters: Mapping[str, Float64[np.ndarray, " S"]] = field(default_factory=dict)
+    series: Mapping[str, Float64[np.ndarray, "S K"]] = field(default_factory=dict)
+    static: Mapping[str, Float[np.ndarray, ...]] = field(default_factory=dict)  # *N or S *N
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    name: str = "array"  # how messages call it
+    conditions: tuple[str, ...] = ()
+    known: Statistics | None = None  # of the channels, where the file holds them
+
+    @classmethod
+    def open(
+        cls,
+        layout: Layout,
+        reader: Reader,
+        *,
+        name: str,
+        coordinates: Coordinates | None = None,
+        **facts: Any,
+    ) -> Trajectories:
+        """All of a reader's frames, which have the shape that `layout` says."""
+        check_layout(layout, name)
+        points = coordinates or grid_points(layout)
+        found = cls(layout, reader, View.whole(layout), points, name=name, **facts)
+        check_facts(layout, name, found.parameters, found.series, found.static)
+        return found
+
+    @classmethod
+    def from_array(
+        cls,
+        fields: Float[np.ndarray, "S K C *N"] | Float[Tensor, "S K C *N"],
+        *,
+        dt: float,
+        channels: Sequence[str] = (),
+        domain: Sequence[tuple[float, float]] = (),
+        boundary: Sequence[Boundary] = (),
+        name: str = "array",
+        **facts: Any,
+    ) -> Trajectories:
+        """Wrap an array in memory. Unsaid: channels u0, u1, …; a periodic domain [0, 1] an axis."""
+        array = fields.numpy() if isinstance(fields, Tensor) else fields
+        s, k, c, *grid = array.shape
+        layout = Layout(
+            name=name,
+            trajectories=s,
+            frames=k,
+            channels=tuple(channels) or tuple(f"u{i}" for i in range(c)),
+            grid=tuple(grid),
+            dt=dt,
+            domain=tuple(domain) or ((0.0, 1.0),) * len(grid),
+            boundary=tuple(boundary) or PERIODIC * len(grid),
+        )
+        if len(layout.channels) != c:
+            raise ValueError(f"{name}: {len(layout.channels)} names for {c} channels")
+        return cls.open(layout, Store([Array(array)]), name=name, **facts)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(S, K, C, *N)."""
+        return self.layout.shape
+
+    @property
+    def dt(self) -> float:
+        return self.layout.dt
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        return self.layout.channels
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As stored; batches are float32."""
+        return self.reader.dtype
+
+    def __len__(self) -> int:
+        return self.layout.trajectories
+
+    def __repr__(self) -> str:
+        size = " × ".join(map(str, self.shape))
+        return f"Trajectories({self.name}: {size}, dt {self.dt:g}, {', '.join(self.channels)})"
+
+    def take(
+        self, s: Int64[np.ndarray, " B"], k: Int64[np.ndarray, "B W"]
+    ) -> Float[np.ndarray, "B W C *N"]:
+        """Frames k[b, w] of trajectory s[b], in the stored dtype."""
+        data = self.reader.read(self.view.numbers(s, k).reshape(-1), self.view.slices)
+        return data.reshape(*k.shape, *data.shape[1:])
+
+    def read(
+        self, start: int, stop: int, frames: slice = slice(None)
+    ) -> Float[np.ndarray, "n k C *N"]:
+        """Trajectories [start, stop), by default all their frames, in the stored dtype."""
+        s, k = np.arange(start, stop), np.arange(self.layout.frames)[frames]
+        return self.take(s, np.broadcast_to(k, (len(s), len(k))))
+
+    def __getitem__(self, s: int) -> Float[Tensor, "K C *N"]:
+        """One whole trajectory."""
+        s = range(len(self))[s]
+        return _float32(self.read(s, s + 1))[0]
+
+    def pieces(self, limit: int = PIECE) -> Iterator[tuple[int, int, np.ndarray]]:
+        """All data in order, bounded in size: (first trajectory, first frame, (n, k, C, *N)).
+
+        NaN and infinity are refused by their place.
+        """
+        _, frames, *rest = self.shape
+        size = int(np.prod(rest))
+        some = max(1, limit // (size * frames))
+        step = frames if size * frames <= limit else max(1, limit // size)
+        for s in range(0, len(self), some):
+            for k in range(0, frames, step):
+                fields = self.read(s, min(s + some, len(self)), slice(k, k + step))
+                require_finite(fields, self.channels, s, k, self.name)
+                yield s, k, fields
+
+    def load(self) -> Trajectories:
+        """The same trajectories in memory."""
+        reader = Store([Array(self.read(0, len(self)))])
+        return replace(self, reader=reader, view=View.whole(self.layout))
+
+    def select(
+        self, trajectories: Index = slice(None), frames: slice = slice(None)
+    ) -> Trajectories:
+        """Some trajectories (a number, slice, list or mask) and a stretch of frames."""
+        rows = np.atleast_1d(np.arange(len(self))[trajectories])
+        kept = range(self.layout.frames)[frames]
+        if len(rows) == 0 or len(kept) == 0 or kept.step < 0:
+            raise ValueError(
+                f"{self.name}: a selection needs a trajectory and frames going forwards"
+            )
+        rank = len(self.layout.grid)
+        return replace(
+            self,
+            layout=replace(
+                self.layout, trajectories=len(rows), frames=len(kept), dt=self.dt * kept.step
+            ),
+            view=replace(
+                self.view,
+                trajectories=self.view.trajectories[rows],
+                frames=self.view.frames[frames],
+            ),
+            parameters={n: v[rows] for n, v in self.parameters.items()},
+            series={n: v[rows][:, frames] for n, v in self.series.items()},
+            static={n: v[rows] if v.ndim > rank else v for n, v in self.static.items()},
+            known=None,
+        )
+
+    def stride(self, time: int = 1, space: int = 1) -> Trajectories:
+        """Every `time`-th frame and every `space`-th grid point along each axis, from the first."""
+        if time < 1 or space < 1:
+            raise ValueError(f"{self.name}: strides must be at least 1, got {time} and {space}")
+        thin = self.select(frames=slice(None, None, time)) if time > 1 else self
+        if space == 1:
+            return thin
+        every = slice(None, None, space)
+        axes: Any = (..., *[every] * len(self.layout.grid))
+        return replace(
+            thin,
+            layout=thin_grid(thin.layout, self.coordinates, space, self.name),
+            view=replace(thin.view, points=tuple(p[every] for p in thin.view.points)),
+            coordinates=tuple(c[every] for c in self.coordinates),
+            static={n: v[axes] for n, v in thin.static.items()},
+            known=None,
+        )
+
+    def split(self, seed: int | None = None, **fractions: float) -> dict[str, Trajectories]:
+        """Disjoint parts by trajectory, `split(train=0.8, valid=0.1, test=0.1)`.
+
+        Part i holds the trajectories from ⌊S Σ_{j<i} f_j⌋ to ⌊S Σ_{j≤i} f_j⌋, in stored order or,
+        with a seed, in that seed's random order.
+        """
+        if min(fractions.values(), default=0) <= 0 or sum(fractions.values()) > 1 + 1e-9:
+            raise ValueError(f"split fractions must be above 0 and sum to at most 1: {fractions}")
+        order = np.arange(len(self)) if seed is None else permutation(len(self), seed)
+        ends = [int(len(self) * f + 1e-9) for f in np.cumsum(list(fractions.values()))]
+        parts = zip(fractions, [0, *ends[:-1]], ends, strict=True)
+        return {part: self.select(order[a:b]) for part, a, b in parts}
+
+    def condition_on(self, *names: str) -> Trajectories:
+        """Give these parameters or static fields to x (and x only) as extra channels."""
+        have = sorted({*self.parameters, *self.static})
+        missing = [name for name in names if name not in have]
+        if missing:
+            raise ValueError(
+                f"{self.name} has no parameter or static field {missing[0]!r}: {have}"
+            )
+        return replace(self, conditions=names)
+
+    def windows(self, steps: int, every: int = 1) -> Windows:
+        """All stretches of `steps` + 1 frames, `every` frames apart, from every possible first frame."""
+        return Windows(self, steps, every)
+
+    def pairs(self) -> Windows:
+        """All (x^k, x^{k+1})."""
+        return Windows(self, 1)
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """Of this view: from the file where it holds them, else from one pass over the data."""
+        values = [self.parameters.get(n, self.static.get(n)) for n in self.conditions]
+        return replace(
+            self.known or self.measure(),
+            condition_mean=np.array(
+                [np.mean(v, dtype=np.float64) for v in values if v is not None]
+            ),
+            condition_std=np.array([np.std(v, dtype=np.float64) for v in values if v is not None]),
+        )
+
+    def measure(self) -> Statistics:
+        """Statistics of the channels from one pass over this view."""
+        moments = Moments(len(self.channels))
+        for s, k, fields in self.pieces():
+            moments.add(fields, s, k)
+        return moments.statistics()
+
+
+class Windows:
+    """The S·M windows x^k, x^{k+e}, … x^{k+ue}, M = K − ue; number i is k = i mod M of s = ⌊i/M⌋."""
+
+    def __init__(self, trajectories: Trajectories, steps: int, every: int = 1) -> None:
+        frames = trajectories.layout.frames
+        if not (steps >= 0 < every and steps * every < frames):
+            raise ValueError(
+                f"{trajectories.name}: windows of {steps} + 1 frames, {every} apart, do not fit into "
+                f"trajectories of {frames}"
+            )
+        self.trajectories, self.per_trajectory = trajectories, frames - steps * every
+        self._offsets = every * np.arange(steps + 1)
+        self._planes = [self._plane(name) for name in trajectories.conditions]
+
+    def _plane(self, name: str) -> Float[Tensor, ...]:
+        """A condition as (S or 1, *N or ones), to be expanded for a batch."""
+        of, rank = self.trajectories, len(self.trajectories.layout.grid)
+        if name in of.parameters:
+            return _float32(of.parameters[name]).reshape(-1, *[1] * rank)
+        static = _float32(of.static[name])
+        return static if static.ndim > rank else static.expand(len(of), *static.shape)
+
+    def __len__(self) -> int:
+        return len(self.trajectories) * self.per_trajectory
+
+    def __getitem__(self, index: Index) -> Batch:
+        """The windows of these numbers, as float32; one number gives a batch of one."""
+        if isinstance(index, slice):
+            index = range(len(self))[index]
+        numbers = np.atleast_1d(np.asarray(index, dtype=np.int64))
+        if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(self)):
+            raise IndexError(f"windows are numbered 0 … {len(self) - 1}")
+        s, k = np.divmod(numbers, self.per_trajectory)
+        frames = _float32(self.trajectories.take(s, k[:, None] + self._offsets))
+        grid = self.trajectories.layout.grid
+        planes = [plane[s].expand(len(s), *grid) for plane in self._planes]
+        conditions = torch.stack(planes, 1) if planes else frames.new_empty(len(s), 0, *grid)
+        return Batch(frames, conditions)

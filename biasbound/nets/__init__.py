@@ -1,0 +1,11 @@
+"""Networks: one U-Net for 1-D and 2-D fields, told the log-SNR or not.
+
+`config` says what a network is, `presets` has those of the paper and small ones; `layers` and `blocks` are the
+parts, `unet` puts them together.
+"""
+
+from .config import UNetConfig
+from .presets import mini, paper
+from .unet import ConditionalNet, DirectNet, UNet
+
+__all__ = ["ConditionalNet", "DirectNet", "UNet", "UNetConfig", "mini", "paper"]

@@ -1,0 +1,158 @@
+"""Noise levels, the forward process, and where random numbers come from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+__all__ = [
+    "Condition",
+    "RowGenerator",
+    "ShardGenerator",
+    "Sigma",
+    "State",
+    "alpha_bar",
+    "coefficients",
+    "draw",
+    "draw_index",
+    "log_snr",
+    "renoise",
+    "sigma_from_alpha_bar",
+    "sigma_from_log_snr",
+]
+
+State = Float[Tensor, "B C *N"]  # y: what is emulated
+Condition = Float[
+    Tensor, "B D *N"
+]  # x: the previous state, possibly with more channels (Mach, mask)
+Sigma = float | Float[Tensor, " B"]
+
+Number = TypeVar("Number", float, Tensor)
+
+
+def _in_float64(formula: Callable[[Tensor], Tensor]) -> Callable[[Number], Number]:
+    """Lift a formula on float64 tensors to floats (→ float) and tensors of any precision (→ float64)."""
+
+    def lifted(value: Number) -> Number:
+        result = formula(torch.as_tensor(value, dtype=torch.float64))
+        return result if isinstance(value, Tensor) else result.item()
+
+    lifted.__doc__ = formula.__doc__
+    return lifted
+
+
+@_in_float64
+def alpha_bar(sigma: Tensor) -> Tensor:
+    """ᾱ = 1 − σ², as (1 − σ)(1 + σ), which keeps its digits when σ → 1."""
+    return (1 - sigma) * (1 + sigma)
+
+
+@_in_float64
+def log_snr(sigma: Tensor) -> Tensor:
+    """log(ᾱ/σ²): falls from +∞ at σ = 0 to −∞ at σ = 1."""
+    return torch.log1p(-sigma) + torch.log1p(sigma) - 2 * torch.log(sigma)
+
+
+@_in_float64
+def sigma_from_alpha_bar(alpha_bar: Tensor) -> Tensor:
+    """σ = √(1 − ᾱ)."""
+    return torch.sqrt(1 - alpha_bar)
+
+
+@_in_float64
+def sigma_from_log_snr(log_snr: Tensor) -> Tensor:
+    """σ = √(1/(1 + SNR))."""
+    return torch.sqrt(torch.sigmoid(-log_snr))
+
+
+def coefficients(sigma: Sigma, y: State) -> tuple[float | Tensor, float | Tensor]:
+    """(√ᾱ, σ), computed in float64, ready to multiply a field y of shape (B, C, *N).
+
+    Refuses a level outside (0, 1): σ = 0 has no noise to remove and σ = 1 no signal to estimate.
+    """
+    if isinstance(sigma, Tensor):
+        level = sigma.double()
+        inside = bool(((level > 0) & (level < 1)).all())
+        a: float | Tensor = alpha_bar(level).sqrt().reshape(-1, *[1] * (y.ndim - 1)).to(y)
+        s: float | Tensor = level.reshape(-1, *[1] * (y.ndim - 1)).to(y)
+    else:
+        inside = 0 < sigma < 1
+        a, s = math.sqrt(max(alpha_bar(float(sigma)), 0.0)), float(sigma)
+    if not inside:
+        raise ValueError(
+            f"a noise level must lie strictly between 0 and 1, got {sigma}; a float32 tensor rounds levels "
+            "close to 1 up to 1, so pass levels as floats or as float64"
+        )
+    return a, s
+
+
+def renoise(y: State, sigma: Sigma, eps: State) -> State:
+    """√ᾱ y + σ ε: the only place where noise meets signal."""
+    a, s = coefficients(sigma, y)
+    return a * y + s * eps
+
+
+class ShardGenerator(torch.Generator):
+    """Part `rank` of `world` equal parts of one stream of noise.
+
+    All ranks draw for the whole batch and keep their own rows, so that a batch divided among processes
+    meets the noise that it would have met in one.
+    """
+
+    def __new__(cls, rank: int, world: int, seed: int) -> ShardGenerator:  # noqa: PYI034 - beartype wants the name
+        return super().__new__(cls)
+
+    def __init__(self, rank: int, world: int, seed: int) -> None:
+        self.rank, self.world = rank, world
+        self.manual_seed(seed)
+
+
+class RowGenerator(torch.Generator):
+    """One stream of noise a row, so that a sample's noise does not hang on what else is in its batch."""
+
+    def __new__(cls, seeds: Sequence[int]) -> RowGenerator:  # noqa: PYI034
+        return super().__new__(cls)
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self.rows = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+def _own_rows(
+    sample: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator | None
+) -> Tensor:
+    """A random tensor whose rows are those that this generator stands for."""
+    if isinstance(generator, RowGenerator):
+        if len(generator.rows) != shape[0]:
+            raise ValueError(
+                f"{len(generator.rows)} streams of noise cannot serve {shape[0]} rows"
+            )
+        return torch.cat([sample((1, *shape[1:]), generator=row) for row in generator.rows])
+    if isinstance(generator, ShardGenerator):
+        rank, rows = generator.rank, shape[0]
+        return sample((rows * generator.world, *shape[1:]), generator=generator)[rank * rows :][
+            :rows
+        ]
+    return sample(tuple(shape), generator=generator)
+
+
+def draw(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """ε ~ N(0, I) with the shape, dtype and device of `like`.
+
+    Drawn on the generator's own device: a CPU generator gives the same noise to a run on any device.
+    """
+    device = like.device if generator is None else generator.device
+    normal = partial(torch.randn, device=device, dtype=like.dtype)
+    return _own_rows(normal, like.shape, generator).to(like.device)
+
+
+def draw_index(
+    high: int, count: int, generator: torch.Generator | None = None
+) -> Int[Tensor, " B"]:
+    """`count` indices, uniform in 0 … high − 1, on the CPU."""
+    return _own_rows(partial(torch.randint, high), (count,), generator)

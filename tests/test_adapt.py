@@ -1,0 +1,166 @@
+import pytest
+import torch
+from toys import Filter, advected
+
+from biasbound.adapt import Explorer, SearchOptions, ladder
+from biasbound.bias import bias_curve
+from biasbound.data.batches import Batch
+from biasbound.denoise import EpsDenoiser, VDenoiser, X0Denoiser
+from biasbound.fit import FitOptions, Trainer
+from biasbound.losses import diffusion_loss
+from biasbound.methods import method
+
+DATA = advected(256)
+VALID = advected(32, seed=1).unbind(1)
+SEARCH = SearchOptions(levels=8, sigma_min=0.02, rounds=4, draws=1, tau=1.3)
+
+
+def explorer_and_trainer(folder=None, wrapper=VDenoiser, search=SEARCH, **more):
+    explorer = Explorer(search)
+
+    def loss(model, frames, generator):
+        return diffusion_loss(
+            model, frames[:, 0], frames[:, 1], explorer.active, generator=generator
+        )
+
+    torch.manual_seed(0)
+    options = FitOptions(
+        updates=200, batch=32, lr=0.02, log_every=10, checkpoint_every=25, ema=0.9
+    )
+    trainer = Trainer(
+        wrapper(Filter()),
+        loss,
+        lambda i: DATA[torch.as_tensor(i)],
+        len(DATA),
+        options,
+        folder=folder,
+        **more,
+    )
+    return explorer, trainer
+
+
+@pytest.mark.parametrize(
+    "wrapper", [EpsDenoiser, X0Denoiser, VDenoiser, lambda net: VDenoiser(net, 0.6)]
+)
+def test_the_search_runs_end_to_end_for_every_parameterisation(wrapper):
+    explorer, trainer = explorer_and_trainer(wrapper=wrapper)
+    found = explorer.run(trainer, *VALID)
+    assert found.solved
+    assert trainer.progress.update <= trainer.total
+    denoisers = explorer.denoisers(trainer, found)
+    schedule, table = ladder(denoisers, *VALID, SEARCH)
+    assert schedule.sigma[0] == min(found.solved)
+    assert schedule.sigma[-1] == SEARCH.sigma_max
+    assert set(schedule.sigma) <= set(table.levels)
+    rows = bias_curve(next(iter(denoisers.values())), *VALID, schedule, draws=1)
+    assert len(rows) == len(schedule)
+
+
+def test_each_network_is_stored_once(tmp_path):
+    explorer, trainer = explorer_and_trainer(tmp_path)
+    found = explorer.run(trainer, *VALID)
+    solving = {s.checkpoint for s in found.solved.values()}
+    files = {int(p.stem.split("-")[1]) for p in tmp_path.glob("network-*.safetensors")}
+    assert solving <= files <= solving | {found.last}
+    denoisers = explorer.denoisers(trainer, found)
+    assert len({id(d) for d in denoisers.values()}) <= len(files)
+    # From the files alone, as another process would.
+    fresh, again = explorer_and_trainer(tmp_path)
+    for sigma, denoiser in fresh.denoisers(again, found).items():
+        assert all(
+            torch.equal(a, b)
+            for a, b in zip(denoiser.parameters(), denoisers[sigma].parameters(), strict=True)
+        )
+
+
+class Cut(Exception):
+    pass
+
+
+@pytest.mark.parametrize("cut", [1, 3])
+def test_a_killed_exploration_ends_like_an_unbroken_one(tmp_path, cut):
+    explorer, trainer = explorer_and_trainer(tmp_path / "whole")
+    whole = explorer.run(trainer, *VALID)
+
+    def stop(state):
+        if len(state.history) == cut:
+            raise Cut
+
+    explorer, trainer = explorer_and_trainer(tmp_path / "cut")
+    with pytest.raises(Cut):
+        explorer.run(trainer, *VALID, on_round=stop)
+    explorer, trainer = explorer_and_trainer(tmp_path / "cut")
+    assert explorer.run(trainer, *VALID) == whole
+    other = SearchOptions(levels=9, sigma_min=0.02, rounds=4, draws=1, tau=1.3)
+    explorer, trainer = explorer_and_trainer(tmp_path / "cut", search=other)
+    with pytest.raises(ValueError, match="another grid"):
+        explorer.run(trainer, *VALID)
+
+
+def test_levels_leave_training_when_they_are_solved():
+    explorer, trainer = explorer_and_trainer()
+    seen = []
+    explorer.run(
+        trainer,
+        *VALID,
+        on_round=lambda state: seen.append((len(explorer.active), len(state.open))),
+    )
+    for (trained, _), (_, open_before) in zip(seen[1:], seen, strict=False):
+        assert trained == open_before
+
+
+# --- methods by label ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("label", "facts"),
+    [
+        ("unet", {"base": "unet", "window": 1}),
+        ("unet-residual", {"residual": True}),
+        ("unet-ut7", {"unroll": 7, "pushforward": False, "window": 8}),
+        ("unet-pf1", {"unroll": 1, "pushforward": True}),
+        ("linear", {"prediction": "eps", "levels": 20}),
+        ("log-uniform", {"base": "log-uniform"}),
+        ("refiner-residual", {"base": "refiner", "residual": True}),
+        ("adaptive", {"prediction": "eps", "residual": False, "proxy": False}),
+        (
+            "adaptive-v-residual-proxy",
+            {"prediction": "v", "residual": True, "proxy": True, "window": 2},
+        ),
+    ],
+)
+def test_labels_say_what_is_trained(label, facts):
+    made = method(label)
+    assert {name: getattr(made, name) for name in facts} == facts
+    assert made.label == label
+
+
+@pytest.mark.parametrize(
+    "label", ["", "unknown", "unet-v", "refiner-proxy", "linear-ut1", "adaptive-w", "unet-ut"]
+)
+def test_a_label_that_means_nothing_is_refused(label):
+    with pytest.raises(ValueError, match="unknown method"):
+        method(label)
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["unet-ut1", "unet-residual", "linear", "refiner", "adaptive-v-residual", "adaptive-proxy"],
+)
+def test_every_label_makes_a_model_with_a_loss_that_reaches_it(label):
+    from biasbound.nets import UNetConfig
+
+    chosen = method(label)
+    config = UNetConfig(
+        in_channels=3, out_channels=1, dims=1, width=8, multipliers=(1, 1), block="residual", attention=False,
+        padding=("circular",), noise=True,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = chosen.model(config, 0.5)
+    frames = advected(4, frames=chosen.window + 1)
+    loss = chosen.loss(lambda: SEARCH.grid())(
+        model, Batch(frames, torch.ones(4, 1, 16)), torch.Generator().manual_seed(0)
+    )
+    loss.backward()
+    assert loss.isfinite()
+    assert any(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())

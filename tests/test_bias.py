@@ -1,0 +1,453 @@
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import dtypes, fields, ladders, seeds, shapes
+
+from biasbound import bias
+from biasbound.bias import Estimate, bias_curve, own_bias, pooled, two_step_bias
+from biasbound.denoise import EpsDenoiser, NonFiniteError, X0Denoiser
+from biasbound.noise import Schedule, alpha_bar, log_uniform
+from biasbound.oracle import AffineOracle, GaussianOracle, WienerOracle
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def exact(y_t, x, sigma):
+    """A denoiser without error where y = x."""
+    return x.clone()
+
+
+# --- the ratio and its standard error ---------------------------------------------------------------
+
+
+@given(st.lists(st.floats(-5, 5), min_size=2, max_size=30), st.integers(1, 29))
+def test_pooling_batches_equals_measuring_them_at_once(values, cut):
+    whole = torch.tensor(values, dtype=torch.float64)
+    cut = min(cut, len(values) - 1)
+    both = pooled([Estimate.of(whole[:cut], 3), Estimate.of(whole[cut:], 3)])
+    assert both.mean == pytest.approx(whole.mean().item(), abs=1e-12)
+    assert both.stderr == pytest.approx((whole.var() / len(values)).sqrt().item(), abs=1e-12)
+    assert (both.pairs, both.draws) == (len(values), 3)
+
+
+def test_the_standard_error_is_that_of_repeated_measurements():
+    oracle = GaussianOracle(0.5)
+    runs = []
+    for seed in range(60):
+        rng = seeded(seed)
+        x, y = oracle.pairs((16, 1, 32), rng)
+        runs.append(own_bias(oracle, x, y, 0.5, draws=2, generator=rng))
+    spread = torch.tensor([r.mean for r in runs]).std().item()
+    claimed = sum(r.stderr for r in runs) / len(runs)
+    assert 0.75 < claimed / spread < 1.33  # the spread of 60 runs is itself known to 9 %
+
+
+def test_one_pair_has_no_known_standard_error(rng):
+    x, y = AffineOracle(0.1, 0.1).pairs((1, 1, 8), rng)
+    assert own_bias(AffineOracle(0.1, 0.1), x, y, 0.5, generator=rng).stderr == math.inf
+
+
+def test_biases_over_zero_clean_error_are_defined():
+    zero, some = torch.zeros(2, 3), torch.ones(2, 3)
+    assert bias.bias_ratio(zero, zero).tolist() == [1, 1, 1]
+    assert bias.bias_ratio(some, zero).tolist() == [math.inf] * 3
+    assert Estimate.of(torch.tensor([1.0, math.inf]), 1) == Estimate(math.inf, math.inf, 2, 1)
+    assert pooled([Estimate(math.inf, math.inf, 2, 1), Estimate(1.0, 0.1, 2, 1)]).mean == math.inf
+    with pytest.raises(ValueError, match="NaN"):
+        Estimate.of(torch.tensor([1.0, math.nan]), 1)
+
+
+# --- the affine oracle: exact algebra ---------------------------------------------------------------
+
+
+@given(st.floats(0, 2), st.floats(1e-3, 1), seeds, shapes, st.floats(1e-4, 0.9999))
+def test_own_bias_of_the_affine_oracle_is_one_plus_its_sensitivity(
+    kappa, error, seed, shape, sigma
+):
+    oracle = AffineOracle(error, kappa)
+    (x,) = fields(shape, torch.float64, seed, 1)
+    for power in (1, 2):
+        measured = own_bias(oracle, x, x, sigma, shared=True, power=power, generator=seeded(seed))
+        assert measured.mean == pytest.approx((1 + kappa) ** power, rel=1e-6)
+
+
+def test_two_step_bias_of_the_affine_oracle_with_negligible_noise():
+    """Where c dominates: 1 + κ(σ_to) c(σ_from)/c(σ_to)."""
+    oracle = AffineOracle(lambda s: 100 * s, 0.02)
+    x, y = oracle.pairs((8, 1, 16), seeded())
+    measured = two_step_bias(oracle, x, y, 0.1, 0.4, generator=seeded(1))
+    assert measured.mean == pytest.approx(1 + 0.02 * 4, rel=1e-4)
+
+
+def affine_reb_squared(oracle, schedule):
+    """REB² of the affine oracle, c and κ constant: ê_t = c u + κ σ/√ᾱ ε_t + κ ê_{t+1}, in expected squares."""
+    c, kappa = oracle.error, oracle.sensitivity
+    mean, variance, rebs = None, None, []
+    for sigma in reversed(schedule.sigma):
+        noise = (kappa * sigma) ** 2 / alpha_bar(sigma)
+        if (
+            mean is None
+        ):  # ŷ_T = ε holds no signal: its error has κ/√ᾱ (ε − √ᾱ y), with y ~ N(0, 1)
+            mean, variance = c, noise / sigma**2 + kappa**2
+        else:
+            mean, variance = c + kappa * mean, noise + kappa**2 * variance
+        rebs.append((mean**2 + variance) / (c**2 + noise))
+    return rebs[::-1]
+
+
+def test_reb_of_the_affine_oracle_follows_its_recursion():
+    oracle, schedule = AffineOracle(0.3, 0.2), log_uniform(5, 0.05, 0.9)
+    x, y = oracle.pairs((64, 1, 4096), seeded())
+    rows = bias_curve(oracle, x, y, schedule, draws=2, generator=seeded(1))
+    for row, expected in zip(rows, affine_reb_squared(oracle, schedule), strict=True):
+        assert row.reb_squared.mean == pytest.approx(expected, rel=0.01)
+
+
+# --- the Gaussian oracle: a perfect denoiser, and still biased --------------------------------------
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.2, 0.5, 0.95])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("power", [1, 2])
+def test_own_bias_of_the_gaussian_oracle(sigma, shared, power):
+    oracle = GaussianOracle(0.3)
+    x, y = oracle.pairs((64, 1, 4096), seeded())
+    x, y = x.double(), y.double()
+    measured = own_bias(oracle, x, y, sigma, shared=shared, power=power, generator=seeded(1))
+    expected = oracle.own_bias(sigma, shared=shared, power=power)
+    # 1e-9: with shared noise the ratio is exact for each pair, and its standard error is zero.
+    assert abs(measured.mean - expected) <= 3 * measured.stderr + 1e-9
+
+
+def test_fresh_noise_hides_part_of_the_own_bias():
+    """The gap that makes the convention matter: 1.94 with shared noise against 1.41 with fresh noise at k = 0.94."""
+    oracle = GaussianOracle(1.0)
+    sigma = math.sqrt(0.06 / (0.94 + 0.06))  # k = ᾱ/(ᾱ + σ²) = ᾱ = 0.94
+    assert oracle.gain(sigma) == pytest.approx(0.94)
+    assert oracle.own_bias(sigma, shared=True) == pytest.approx(1.94)
+    assert oracle.own_bias(sigma) == pytest.approx(1.413, abs=1e-3)
+
+
+# --- the Wiener oracle: Appendix C ------------------------------------------------------------------
+
+
+def decaying(*n):
+    k = torch.meshgrid(*(torch.fft.fftfreq(m, 1 / m) for m in n), indexing="ij")
+    return 1 / (1 + sum(a**2 for a in k) / 64)
+
+
+@pytest.mark.parametrize("sigma", [0.3, 0.7])
+def test_the_residual_spectrum_of_the_wiener_oracle(sigma):
+    oracle = WienerOracle(decaying(32))
+    x, y = oracle.pairs((60_000, 1, 32), seeded())
+    spectrum = bias.residual_spectrum(
+        oracle, x, y, sigma, draws=1, batch_size=20_000, generator=seeded(1)
+    )
+    assert torch.allclose(spectrum.power[0], oracle.residual_spectrum(sigma), rtol=0.02)
+    worst = (
+        (spectrum.power[0] - oracle.residual_spectrum(sigma)).abs() / spectrum.stderr[0]
+    ).max()
+    assert worst < 4.5  # 32 wavenumbers
+
+
+@pytest.mark.parametrize("n", [(2048,), (48, 48)])
+@pytest.mark.parametrize("sigma", [0.3, 0.7])
+def test_own_bias_of_the_wiener_oracle_is_what_its_spectrum_predicts(n, sigma):
+    oracle = WienerOracle(decaying(*n))
+    x, y = oracle.pairs((200, 1, *n), seeded())
+    spectrum = bias.residual_spectrum(oracle, x, y, sigma, generator=seeded(1))
+    predicted = bias.predicted_own_bias(spectrum)
+    measured = own_bias(oracle, x, y, sigma, shared=True, power=2, generator=seeded(2))
+    E, c = oracle.residual_spectrum(sigma), alpha_bar(sigma) / sigma**2
+    closed = (1 + 2 * c * (E**2).sum() / E.sum() + c**2 * (E**3).sum() / E.sum()).item()
+    assert measured.mean == pytest.approx(closed, rel=0.02)
+    assert predicted.mean == pytest.approx(closed, rel=0.02)
+    assert measured.mean > 1.2  # the level is unstable enough for the comparison to mean something
+
+
+def test_less_error_means_less_bias_whatever_its_shape():
+    """R(cE) = c R(E): uniform rescaling of the error spectrum lowers the predicted bias too."""
+    E = decaying(64)[None]
+    bias_of = lambda c: (
+        bias.predicted_own_bias(bias.ResidualSpectrum(0.5, c * E, 0 * E, 2, 1)).mean
+    )
+    assert bias_of(0.1) < bias_of(0.5) < bias_of(1.0)
+    assert bias_of(0.0) == 1
+
+
+@given(shapes, seeds)
+def test_the_residual_spectrum_holds_all_of_the_error(shape, seed):
+    """Parseval: Σ_k E(k) is the mean squared Euclidean norm."""
+    x, y = fields(shape, torch.float64, seed, 2)
+    spectrum = bias.residual_spectrum(exact, x, y, 0.5, draws=2)
+    assert spectrum.power.sum().item() == pytest.approx(
+        (x - y).flatten(1).square().sum(1).mean().item()
+    )
+
+
+# --- the bound of Appendix B ------------------------------------------------------------------------
+
+
+def linear_denoiser(d, seed, scale=1.0):
+    """y_est = A_σ y_t + B x with a different random A for each level."""
+    known = {}
+
+    def matrices(sigma):
+        if sigma not in known:
+            rng = seeded(seed + len(known))
+            known[sigma] = [
+                scale * torch.randn(d, d, generator=rng, dtype=torch.float64) / d**0.5
+                for _ in "AB"
+            ]
+        return known[sigma]
+
+    def denoiser(y_t, x, sigma):
+        A, B = matrices(sigma)
+        return y_t @ A.T + x @ B.T
+
+    return denoiser, matrices
+
+
+@settings(max_examples=15)
+@given(
+    seeds,
+    st.lists(st.floats(0.01, 0.99), min_size=2, max_size=5, unique=True).map(sorted),
+    st.floats(0.05, 3),
+)
+def test_the_bound_holds_for_linear_denoisers(seed, ladder, scale):
+    denoiser, _ = linear_denoiser(6, seed % 1000, scale)
+    x, y = fields((4, 1, 6), torch.float64, seed, 2)
+    rows = bias.reb_bound(
+        denoiser, x, y, Schedule(ladder), draws=2, generator=seeded(seed), rtol=1e-9
+    )
+    assert [row.t for row in rows] == list(range(len(ladder) - 1))
+    for row in rows:
+        assert row.slack_min >= -1e-6 * row.bound.mean
+
+
+def test_the_jacobian_norm_is_the_largest_singular_value(rng):
+    denoiser, matrices = linear_denoiser(12, 3)
+    y_t, x = (torch.randn(5, 1, 12, generator=rng, dtype=torch.float64) for _ in range(2))
+    found = bias.jacobian_norm(denoiser, y_t, x, 0.5, rtol=1e-10, iterations=2000, generator=rng)
+    expected = torch.linalg.matrix_norm(matrices(0.5)[0], 2)
+    assert torch.allclose(found, expected.expand(5), rtol=1e-6)
+    assert torch.equal(
+        bias.jacobian_norm(exact, y_t, x, 0.5, generator=rng), torch.zeros(5, dtype=torch.float64)
+    )
+
+
+def test_the_jacobian_of_each_sample_is_its_own(rng):
+    x = torch.tensor([0.5, 2.0, 7.0], dtype=torch.float64).reshape(3, 1, 1).expand(3, 1, 8)
+    y_t = torch.randn(3, 1, 8, generator=rng, dtype=torch.float64)
+    norms = bias.jacobian_norm(lambda y_t, x, sigma: x * y_t, y_t, x, 0.5, generator=rng)
+    assert norms.tolist() == pytest.approx([0.5, 2.0, 7.0])
+
+
+def test_the_jacobian_goes_through_attention(rng):
+    def denoiser(y_t, x, sigma):
+        q = y_t.transpose(1, 2)[:, None]
+        return torch.nn.functional.scaled_dot_product_attention(q, q, q)[:, 0].transpose(1, 2)
+
+    y_t = torch.randn(2, 4, 8, generator=rng)
+    assert bias.jacobian_norm(denoiser, y_t, y_t, 0.5, generator=rng).isfinite().all()
+
+
+# --- the curve, and everything as a part of it ------------------------------------------------------
+
+
+def test_the_curve_agrees_with_the_single_biases():
+    oracle, schedule = GaussianOracle(0.3), log_uniform(4, 0.1, 0.9)
+    x, y = oracle.pairs((64, 1, 512), seeded())
+    rows = bias_curve(oracle, x, y, schedule, generator=seeded(1))
+    assert [row.t for row in rows] == [0, 1, 2, 3]
+    assert [row.sigma for row in rows] == list(schedule.sigma)
+    assert rows[-1].two_step is rows[-1].delta is rows[-1].rho1 is None
+    for row, above in zip(rows, [*schedule.sigma[1:], None], strict=True):
+        own = own_bias(oracle, x, y, row.sigma, generator=seeded(2))
+        clean = bias.clean_error(oracle, x, y, row.sigma, generator=seeded(3))
+        assert abs(row.own.mean - own.mean) < 4 * math.hypot(row.own.stderr, own.stderr)
+        assert abs(row.clean.mean - clean.mean) < 4 * math.hypot(row.clean.stderr, clean.stderr)
+        if above is not None:
+            two = two_step_bias(oracle, x, y, row.sigma, above, generator=seeded(4))
+            assert abs(row.two_step.mean - two.mean) < 4 * math.hypot(
+                row.two_step.stderr, two.stderr
+            )
+            assert row.delta.mean == pytest.approx(row.two_step.mean - row.own.mean)
+
+
+@given(seeds, shapes)
+def test_the_law_of_cosines_ties_the_two_kinds_of_bias(seed, shape):
+    """𝓑_alt² = (𝓑 − ρ)² + 1 − ρ² for each pair and draw; one pair and one draw make it visible."""
+    x, y = fields((1, *shape[1:]), torch.float64, seed, 2)
+    rows = bias_curve(lambda y_t, x, s: torch.tanh(y_t + x), x, y, Schedule([0.2, 0.6]), draws=1)
+    for b, alt, rho in (
+        (rows[0].two_step, rows[0].two_step_alt, rows[0].rho1),
+        (rows[0].reb, rows[0].reb_alt, rows[0].rho2),
+        (rows[1].reb, rows[1].reb_alt, rows[1].rho2),
+    ):
+        expected = (b.mean - rho.mean) ** 2 + 1 - rho.mean**2
+        assert alt.mean**2 == pytest.approx(expected, rel=1e-6, abs=1e-7 * (1 + b.mean) ** 2)
+
+
+def test_one_level_has_no_chain_to_be_biased_by_but_its_start():
+    """At σ_T → 1 noised truth is the chain's own start, so REB(T) → 1."""
+    oracle = AffineOracle(0.2, 0.1)
+    x, y = oracle.pairs((16, 1, 64), seeded())
+    (row,) = bias_curve(GaussianOracle(0.5), x, y, Schedule([1 - 1e-9]), generator=seeded(1))
+    assert row.reb.mean == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 64, None])
+def test_batches_of_any_size_give_the_same_biases(batch_size):
+    """The affine oracle with shared noise has the same bias for every draw, so batching must not show."""
+    oracle, schedule = AffineOracle(0.2, 0.3), log_uniform(3, 0.1, 0.9)
+    x, y = oracle.pairs((20, 1, 16), seeded())
+    options = {"shared": True, "batch_size": batch_size, "generator": seeded(1)}
+    assert own_bias(oracle, x, y, 0.5, **options).mean == pytest.approx(1.3, rel=1e-4)
+    assert [r.own.mean for r in bias_curve(oracle, x, y, schedule, **options)] == pytest.approx(
+        [1.3] * 3, rel=1e-4
+    )
+    assert all(r.clean.pairs == 20 for r in bias_curve(oracle, x, y, schedule, **options))
+
+
+def test_streaming_never_asks_for_more_than_a_batch():
+    largest = 0
+
+    def denoiser(y_t, x, sigma):
+        nonlocal largest
+        largest = max(largest, len(y_t))
+        return 0.5 * y_t
+
+    x = torch.randn(50, 1, 8, generator=seeded())
+    own_bias(denoiser, x, x, 0.5, batch_size=8)
+    bias_curve(denoiser, x, x, log_uniform(3), batch_size=8)
+    bias.residual_spectrum(denoiser, x, x, 0.5, batch_size=8)
+    bias.reb_bound(denoiser, x, x, log_uniform(3), batch_size=8)
+    assert largest == 8
+
+
+def test_rows_are_plain_numbers_with_their_errors(rng):
+    x, y = GaussianOracle(0.5).pairs((4, 1, 8), rng)
+    rows = [
+        row.as_dict()
+        for row in bias_curve(GaussianOracle(0.5), x, y, log_uniform(3), generator=rng)
+    ]
+    back = json.loads(json.dumps(rows))
+    assert back == rows
+    assert {"t", "sigma", "reb", "reb_stderr", "own_squared", "pairs", "draws"} <= rows[0].keys()
+    assert rows[-1]["two_step"] is None
+
+
+@given(shapes, dtypes, seeds, ladders)
+def test_biases_are_finite_for_any_schedule_shape_and_dtype(shape, dtype, seed, ladder):
+    x, y = fields(shape, dtype, seed, 2)
+    rows = bias_curve(lambda y_t, x, s: torch.tanh(y_t) + 0.1 * x, x, y, Schedule(ladder), draws=1)
+    assert all(math.isfinite(row.reb.mean) and math.isfinite(row.own.mean) for row in rows)
+
+
+def test_same_seed_same_bytes():
+    oracle = GaussianOracle(0.5)
+    x, y = oracle.pairs((4, 2, 9), seeded())
+    runs = [bias_curve(oracle, x, y, log_uniform(5), generator=seeded(3)) for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+# --- extremes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_denoiser_without_error_has_no_bias(dtype):
+    x = torch.randn(3, 1, 8, generator=seeded()).to(dtype)
+    schedule = Schedule([1e-6, 0.5, 1 - 1e-9])
+    assert own_bias(exact, x, x, 0.5) == Estimate(1.0, 0.0, 3, 4)
+    for row in bias_curve(exact, x, x, schedule):
+        assert row.reb.mean == row.own.mean == row.rho2.mean == 1
+        assert row.reb_alt.mean == row.clean.mean == 0
+    for row in bias.reb_bound(exact, x, x, schedule):
+        assert row.lam.mean == 0
+        assert row.bound.mean >= row.reb.mean == 1
+    assert bias.predicted_own_bias(bias.residual_spectrum(exact, x, x, 0.5)).mean == 1
+
+
+@pytest.mark.parametrize(
+    "denoiser", [X0Denoiser(lambda z_t, x, told: 0 * z_t), GaussianOracle(0.1)]
+)
+def test_all_zero_fields_are_fields_too(denoiser):
+    x = torch.zeros(2, 1, 8)
+    rows = bias_curve(denoiser, x, x, Schedule([1e-6, 0.5, 1 - 1e-9]), generator=seeded())
+    assert all(math.isfinite(row.reb.mean) and row.reb.mean >= 0 for row in rows)
+
+
+def test_extreme_levels_have_finite_biases_with_epsilon_prediction():
+    denoiser = EpsDenoiser(lambda z_t, x, told: 0.9 * z_t)
+    x = torch.randn(4, 1, 16, generator=seeded())
+    rows = bias_curve(denoiser, x, x, Schedule([1e-6, 0.5, 1 - 1e-9]), generator=seeded(1))
+    assert all(
+        math.isfinite(value)
+        for row in rows
+        for value in (row.reb.mean, row.clean.mean, row.own.mean)
+    )
+
+
+def test_a_nan_from_the_network_stops_the_measurement():
+    x = torch.randn(4, 1, 8, generator=seeded())
+
+    def breaks_at_low_noise(y_t, x, sigma):
+        return y_t if sigma > 0.2 else y_t * math.nan
+
+    with pytest.raises(NonFiniteError, match=r"σ = 0\.1 for 4 of 4"):
+        own_bias(breaks_at_low_noise, x, x, 0.1)
+    with pytest.raises(NonFiniteError, match=r"σ = 0\.1"):
+        bias_curve(breaks_at_low_noise, x, x, Schedule([0.1, 0.5]))
+    assert own_bias(breaks_at_low_noise, x, x, 0.5).mean > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"draws": 0}, "at least one noise draw"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"x": torch.zeros(0, 1, 8), "y": torch.zeros(0, 1, 8)}, "no pairs"),
+    ],
+)
+def test_bad_arguments_are_named(change, complaint):
+    arguments = {"x": torch.zeros(3, 1, 8), "y": torch.zeros(3, 1, 8)} | change
+    x, y = arguments.pop("x"), arguments.pop("y")
+    with pytest.raises(ValueError, match=complaint):
+        two_step_bias(exact, x, y, 0.1, 0.5, **arguments)
+
+
+# --- Phase 2's table --------------------------------------------------------------------------------
+
+
+def test_the_table_agrees_with_two_step_bias():
+    """Different checkpoints for the two steps, as in Phase 2."""
+    levels = log_uniform(4, 0.1, 0.9).sigma
+    checkpoints = {s: GaussianOracle(0.2 + 0.2 * i) for i, s in enumerate(levels)}
+    x, y = GaussianOracle(0.3).pairs((64, 1, 256), seeded())
+    table = bias.TwoStepTable(checkpoints, x, y, generator=seeded(1), batch_size=24)
+    for to, start, measured in table.matrix():
+        direct = two_step_bias(
+            checkpoints[to], x, y, to, start, first=checkpoints[start], generator=seeded(2)
+        )
+        assert abs(measured.mean - direct.mean) < 4 * math.hypot(measured.stderr, direct.stderr)
+        assert measured.pairs == 64
+    direct = bias.clean_error(checkpoints[levels[0]], x, y, levels[0], generator=seeded(3))
+    kept = table.clean_error(levels[0])
+    assert abs(kept.mean - direct.mean) < 4 * math.hypot(kept.stderr, direct.stderr)
+
+
+@pytest.mark.parametrize(
+    ("to", "start", "complaint"), [(0.5, 0.1, "steps down"), (0.1, 0.3, "not among")]
+)
+def test_the_table_refuses_what_it_does_not_hold(to, start, complaint):
+    x = torch.zeros(2, 1, 4)
+    table = bias.TwoStepTable(dict.fromkeys((0.1, 0.5), exact), x, x)
+    with pytest.raises(ValueError, match=complaint):
+        table(to, start)
