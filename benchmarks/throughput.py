@@ -1,4 +1,4 @@
-"""Training and rollout speed of the mini networks on this CPU: python benchmarks/throughput.py [--rounds 15] [--threads 1 2]
+"""Training and rollout speed of the mini networks on this CPU: python benchmarks/throughput.py [--threads 1 2]
 
 What is compared runs in turn, round after round in one process, so that a noisy neighbour meets all of it:
 
@@ -141,7 +141,7 @@ def checked_pair(name: str, compiled: bool) -> tuple[Ours, Plain]:
 class Timed(dict[str, list[tuple[float, float]]]):
     """(CPU, wall) seconds of every run in every round."""
 
-    def __init__(self, runs: Runs, rounds: int, repeats: int = 3) -> None:
+    def __init__(self, runs: Runs, rounds: int, repeats: int = 1) -> None:
         super().__init__({name: [] for name in runs})
         for run in runs.values():
             run()
@@ -226,8 +226,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--compile", action="store_true", help="measure torch.compile too")
     options = parser.parse_args()
