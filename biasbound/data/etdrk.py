@@ -4,8 +4,7 @@
 
 The stiff part L is integrated exactly, so the step h is bound by N alone. Of the schemes with four
 stages this is Krogstad's (2005, "ETDRK4-B"): it costs what Cox & Matthews' costs and keeps more of
-its order on the damped modes that N drives (at h = 0.05 its error on Kuramoto–Sivashinsky is about
-a third). With z = Lh,
+its order on the damped modes that N drives. With z = Lh,
 
     a  = e^{z/2} u + ½h φ₁(z/2) N(u)
     b  = e^{z/2} u + ½h φ₁(z/2) N(u) + h φ₂(z/2) (N(a) − N(u))
