@@ -18,6 +18,8 @@ __version__ = "0.1.0"
 
 FLOW = (
     "files",
+    "options",
+    "workers",
     "data",
     "noise",
     "nets",
@@ -35,6 +37,10 @@ FLOW = (
     "emulate",
     "adapt",
     "methods",
+    "config",
+    "rundir",
+    "pipeline",
+    "commands",
     "cli",
 )
 

@@ -10,42 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .bias import TwoStepTable, own_bias
+from .bias import TwoStepTable, stability
 from .checkpoint import load_tensors, save_tensors
 from .denoise import NetDenoiser
 from .fit import Trainer
 from .noise import Condition, Schedule, State, log_uniform
+from .options import SearchOptions
 from .search import Exploration, Solved, explore, greedy_schedule, start_level
 
-__all__ = ["Explorer", "SearchOptions", "ladder"]
+__all__ = ["Explorer", "SearchOptions", "grid", "ladder"]
 
 
-@dataclass(frozen=True)
-class SearchOptions:
-    """How to search. τ is the paper's; the exploration may be stricter, to leave room for the jumps."""
-
-    tau: float = 1.05
-    tau_explore: float | None = None  # default: tau
-    levels: int = 24  # of the exploration grid
-    sigma_min: float = 1e-3
-    sigma_max: float = 10**-1e-4
-    over: Literal["ratio", "sigma"] = "ratio"
-    rounds: int = 10
-    patience: int | None = None
-    draws: int = 2  # noise draws a bias
-    start: Literal["sigma", "error"] = "sigma"
-    seed: int = 0
-
-    def grid(self) -> Schedule:
-        """The exploration grid."""
-        return log_uniform(self.levels, self.sigma_min, self.sigma_max, self.over)
+def grid(options: SearchOptions) -> Schedule:
+    """The exploration grid."""
+    return log_uniform(options.levels, options.sigma_min, options.sigma_max, options.over)
 
 
 class Explorer:
@@ -57,8 +41,9 @@ class Explorer:
 
     def __init__(self, options: SearchOptions) -> None:
         self.options = options
-        self.active = options.grid()
+        self.active = grid(options)
         self.networks: dict[int, dict[str, Tensor]] = {}  # by round, each stored once
+        self.points: list[dict[str, Any]] = []  # own bias and clean error, a round and open level
 
     def run(
         self,
@@ -78,12 +63,17 @@ class Explorer:
             trainer.run(until=math.ceil(trainer.total * now / rounds), save=False)
             denoiser = trainer.averaged
             generator = torch.Generator().manual_seed(options.seed + now)
-            return now, {
-                s: own_bias(
+            measured = {
+                s: stability(
                     denoiser, x, y, s, draws=options.draws, generator=generator, batch_size=256
                 )
                 for s in open_levels
             }
+            self.points += [
+                {"round": now, "update": trainer.progress.update, "sigma": s, **found.as_dict()}
+                for s, found in measured.items()
+            ]
+            return now, {s: found.own for s, found in measured.items()}
 
         def remember(new: Exploration[int]) -> None:
             nonlocal state
@@ -92,13 +82,13 @@ class Explorer:
             ) or _last(new, rounds):
                 self._keep(trainer, len(new.history))
             state = new
-            trainer.progress.extra = {"exploration": _to_json(new)}
+            trainer.progress.extra = {"exploration": _to_json(new), "points": self.points}
             trainer.save()
             if on_round is not None:
                 on_round(new)
 
         done = explore(
-            options.grid(),
+            grid(options),
             advance,
             tau=options.tau_explore or options.tau,
             rounds=rounds,
@@ -133,12 +123,15 @@ class Explorer:
             save_tensors(_network_path(trainer.folder, round_), weights, {"round": round_})
 
     def _restore(self, trainer: Trainer) -> Exploration[int]:
-        grid, options = self.options.grid(), self.options
+        options = self.options
         saved = trainer.progress.extra.get("exploration")
         if saved is None:
-            return Exploration(grid.sigma, options.tau_explore or options.tau)
+            return Exploration(grid(options).sigma, options.tau_explore or options.tau)
         state = _from_json(saved)
-        if state.levels != grid.sigma or state.tau != (options.tau_explore or options.tau):
+        self.points = list(trainer.progress.extra["points"])
+        if state.levels != grid(options).sigma or state.tau != (
+            options.tau_explore or options.tau
+        ):
             raise ValueError(
                 f"{trainer.folder} holds an exploration of another grid or τ; use another folder"
             )

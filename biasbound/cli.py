@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from . import __version__
+from .commands import STUDY_COMMANDS, study
 from .data.commands import add_parser as add_data_parser
 
 __all__ = ["main"]
@@ -29,6 +31,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     add_data_parser(commands)
+    for verb, (_, what, _) in STUDY_COMMANDS.items():
+        commands.add_parser(
+            verb, help=what, add_help=False
+        )  # `main` hands them over before this parser
+    state = commands.add_parser(
+        "status", help="where a run stands", epilog="example: biasbound status runs/ks-demo"
+    )
+    state.add_argument("folder", metavar="RUN", type=Path)
+    state.set_defaults(run=_status)
     schedule = commands.add_parser("schedule", help="make and look at noise schedules")
     verbs = schedule.add_subparsers(title="commands", required=True, metavar="COMMAND")
     show = verbs.add_parser(
@@ -49,6 +60,12 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument("--out", required=True, metavar="FILE", help="JSON file to write")
     make.set_defaults(run=_make)
     return parser
+
+
+def _status(args: argparse.Namespace) -> None:
+    from .commands import status
+
+    status(args.folder)
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -82,8 +99,11 @@ def _make(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input ends with one sentence on stderr and exit code 2."""
-    args = _parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else list(argv)
     try:
+        if argv and argv[0] in STUDY_COMMANDS:
+            return study(argv[0], argv[1:])
+        args = _parser().parse_args(argv)
         args.run(args)
     except (ValueError, OSError, ArithmeticError, ImportError) as error:
         print(f"biasbound: {' '.join(str(error).split())}", file=sys.stderr)

@@ -144,13 +144,17 @@ class Emulator:
         """x^{k+1} from x^k; non-finite values are returned, not hidden."""
         state = self.normalisation.encode(x)
         return self.normalisation.decode(
-            self._advance(state, self.normalisation.conditions(conditions, state), generator)
+            self.advance(state, self.normalisation.conditions(conditions, state), generator)
         )
 
-    def _advance(
-        self, state: State, planes: Tensor | None, generator: torch.Generator | None
+    @torch.no_grad()
+    def advance(
+        self,
+        state: State,
+        planes: Tensor | None = None,
+        generator: torch.Generator | None = None,
     ) -> State:
-        """One step in the network's units."""
+        """One step in the network's units; `planes` (B, P, *N) are the normalised conditions."""
         x = informed(state, planes)
         if isinstance(self.model, NetDenoiser):
             assert self.schedule is not None
@@ -168,7 +172,6 @@ class Emulator:
         )
         return stepped
 
-    @torch.no_grad()
     def unroll(
         self, x0: State, conditions: Conditions = None, generator: torch.Generator | None = None
     ) -> Iterator[State]:
@@ -176,10 +179,7 @@ class Emulator:
         state = self.normalisation.encode(x0)
         planes = self.normalisation.conditions(conditions, state)
         while True:
-            with (
-                torch.no_grad()
-            ):  # a generator leaves the caller's grad mode alone between its steps
-                state = self._advance(state, planes, generator)
+            state = self.advance(state, planes, generator)
             yield self.normalisation.decode(state)
 
     def rollout(

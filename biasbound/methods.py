@@ -47,6 +47,7 @@ class Method:
     pushforward: bool = False
     proxy: bool = False
     proxy_steps: int = 0  # n of P⁽ⁿ⁾
+    detach: bool = False  # no gradient through the proxy
     levels: int = 20  # T of a fixed schedule
     refinements: int = 3  # K of the refiner
     sigma_min: float = 3e-3  # of the refiner
@@ -100,6 +101,7 @@ class Method:
                 frames,
                 schedule(),
                 n=self.proxy_steps,
+                detach=self.detach,
                 conditions=extra,
                 generator=generator,
             )

@@ -9,7 +9,15 @@ Not promised: a bias of 1 says that the chain is no worse than its denoiser, not
 from .bound import BoundRow, jacobian_norm, reb_bound
 from .curve import BiasRow, bias_curve
 from .estimate import Estimate, pooled
-from .ratio import bias_ratio, clean_error, error_norm, own_bias, two_step_bias
+from .ratio import (
+    Stability,
+    bias_ratio,
+    clean_error,
+    error_norm,
+    own_bias,
+    stability,
+    two_step_bias,
+)
 from .spectrum import ResidualSpectrum, predicted_own_bias, residual_spectrum
 from .table import TwoStepTable
 
@@ -18,6 +26,7 @@ __all__ = [
     "BoundRow",
     "Estimate",
     "ResidualSpectrum",
+    "Stability",
     "TwoStepTable",
     "bias_curve",
     "bias_ratio",
@@ -29,5 +38,6 @@ __all__ = [
     "predicted_own_bias",
     "reb_bound",
     "residual_spectrum",
+    "stability",
     "two_step_bias",
 ]

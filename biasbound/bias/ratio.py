@@ -14,8 +14,9 @@ larger biases: for the exact posterior mean 1 + k against about √((1+k)²(1−
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -27,12 +28,14 @@ from .estimate import Estimate, pooled
 
 __all__ = [
     "Power",
+    "Stability",
     "batches",
     "bias_ratio",
     "clean_error",
     "error_norm",
     "own_bias",
     "reestimate",
+    "stability",
     "two_step_bias",
 ]
 
@@ -183,3 +186,53 @@ def own_bias(
         generator=generator,
         batch_size=batch_size,
     )
+
+
+class Stability(NamedTuple):
+    """A level's own-prediction bias and its clean-input error, from the same noise."""
+
+    own: Estimate
+    clean: Estimate
+
+    def as_dict(self) -> dict[str, float | None]:
+        """Flat JSON values; JSON has no infinities, they become null."""
+        own, clean = self.own, self.clean
+        values = {"own": own.mean, "own_stderr": own.stderr}
+        values |= {"clean": clean.mean, "clean_stderr": clean.stderr}
+        return {k: v if math.isfinite(v) else None for k, v in values.items()}
+
+
+@torch.no_grad()
+def stability(
+    denoiser: Denoiser,
+    x: Condition,
+    y: State,
+    sigma: float,
+    *,
+    draws: int = 2,
+    generator: torch.Generator | None = None,
+    batch_size: int | None = None,
+) -> Stability:
+    """𝓑^(own)(σ) and E_clean(σ) from 2R denoiser calls for R draws, where `own_bias` alone needs 3R.
+
+    The clean estimate of draw r is the first estimate of draw r + 1, cyclically: it is independent of the noise that
+    it gets, as in `own_bias`, and costs nothing. A single draw has no neighbour and makes one more call.
+    """
+
+    def measure(x: Condition, y: State) -> Stability:
+        noises = [draw(y, generator) for _ in range(checked_draws(draws))]
+        clean = [reestimate(denoiser, x, y, sigma, eps) for eps in noises]
+        first = [clean[-1], *clean[:-1]]
+        if draws == 1:
+            first = [reestimate(denoiser, x, y, sigma, draw(y, generator))]
+        own = [reestimate(denoiser, x, f, sigma, e) for f, e in zip(first, noises, strict=True)]
+        own_error, clean_norm = (
+            torch.stack([error_norm(estimate - y) for estimate in made]) for made in (own, clean)
+        )
+        return Stability(
+            Estimate.of(bias_ratio(own_error, clean_norm), draws),
+            Estimate.of(clean_norm.mean(0), draws),
+        )
+
+    parts = [measure(*pair) for pair in batches(x, y, batch_size)]
+    return Stability(pooled(p.own for p in parts), pooled(p.clean for p in parts))

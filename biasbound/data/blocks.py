@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +12,9 @@ from biasbound.data.source import Block, Layout
 from biasbound.data.statistics import require_finite
 from biasbound.files import sync
 
-__all__ = ["Job", "make", "obey"]
+__all__ = ["Job", "make"]
 
 Job = tuple[Any, Path, int, int, str]  # source, file, start, stop, dtype
-
-
-def obey(listening: Connection) -> None:
-    """In a worker: leave interrupts to the parent, and end when its end of the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def wait() -> None:
-        with suppress(EOFError, OSError):
-            listening.recv()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def make(job: Job) -> int:

@@ -10,13 +10,11 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-import multiprocessing
 import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,13 +23,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from biasbound.data.blocks import Job, make, obey
+from biasbound.data.blocks import Job, make
 from biasbound.data.columns import Array, Store
 from biasbound.data.native import Piece, write_pieces
 from biasbound.data.source import Layout, Source
 from biasbound.data.trajectories import Trajectories
 from biasbound.data.well import stored_fingerprint
 from biasbound.files import lock, remove, replacing
+from biasbound.workers import workers as pool_of
 
 __all__ = ["Progress", "generate"]
 
@@ -174,28 +173,13 @@ def _compute(
             progress(done, total)
 
 
-def _pool(jobs: list[Job], workers: int) -> Iterator[int]:
+def _pool(jobs: list[Job], count: int) -> Iterator[int]:
     """`make` in processes that end with this one, however it ends."""
     if not jobs:
         return
-    context = multiprocessing.get_context("spawn")
-    listening, speaking = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(workers, context, initializer=obey, initargs=(listening,))
-    try:
+    with pool_of(count) as pool:
         for future in as_completed([pool.submit(make, job) for job in jobs]):
             yield future.result()
-    except BrokenProcessPool:
-        raise ValueError(
-            "a worker process died, perhaps for lack of memory; run the same command again to go "
-            "on, with fewer workers"
-        ) from None
-    except BaseException:
-        speaking.close()  # blocks under way are given up: an interrupt need not wait for them
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-        speaking.close()
-        listening.close()
 
 
 def _assemble(

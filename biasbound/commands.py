@@ -1,0 +1,302 @@
+"""The commands that work on a study: each brings a run folder up to its stage and says what to do next.
+
+    biasbound run | search | train | finetune | rollout | evaluate | report  [RUN] [--preset P] [--section.field V]
+    biasbound status RUN
+
+What is done and unchanged is skipped. Changed settings that would throw finished work away are refused until --redo.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .config import Config, ConfigParser, config_parser, made, presets
+
+__all__ = ["STUDY_COMMANDS", "study"]
+
+# verb: (last stage, what it does, next command)
+STUDY_COMMANDS = {
+    "run": ("report", "a whole study: data, search, trainings, rollouts, scores, report", "open"),
+    "search": (
+        "search",
+        "find the noise schedule: explore the thresholds, then the greedy ladder",
+        "train",
+    ),
+    "train": ("train", "train methods at the study's budget", "evaluate"),
+    "finetune": ("finetune", "Proxy Unrolled Training of trained methods", "evaluate"),
+    "rollout": ("rollout", "roll emulators out over the test split", "evaluate"),
+    "evaluate": ("evaluate", "score emulators on the test split, and print the table", "report"),
+    "report": ("report", "tables, figures and the page of a run", "open"),
+}
+EXAMPLES = {
+    "run": "biasbound run --preset ks-demo",
+    "search": "biasbound search runs/mine --preset ks-demo --method adaptive-v --search.tau 1.03",
+    "train": "biasbound train runs/mine --preset ks-demo --method linear",
+    "finetune": "biasbound finetune runs/mine --method adaptive-v",
+    "rollout": "biasbound rollout runs/mine --method adaptive-v --rollout.members 8",
+    "evaluate": "biasbound evaluate runs/mine",
+    "report": "biasbound report runs/mine --figure ladder",
+}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What one call of a study command asks for."""
+
+    verb: str
+    run: Path
+    config: Config
+    methods: tuple[str, ...]
+    manner: dict[str, Any]
+    redo: bool
+    dry: bool
+    figures: tuple[str, ...]
+
+
+def study(verb: str, argv: Sequence[str]) -> int:
+    """Run one of `STUDY_COMMANDS`; returns the exit code."""
+    wish = _wish(verb, list(argv))
+    from .rundir import RunDir, open_run, save_config
+
+    units = _units(wish)
+    if wish.dry:
+        _dry(wish, units)
+        return 0
+    known = (wish.run / "run.json").exists()
+    run = open_run(wish.run, wish.config)
+    with run.writing():
+        if known:
+            _settle(run, wish)
+            save_config(run)
+        code = _bring(run, wish, units)
+        if code == 0 and STUDY_COMMANDS[verb][0] == "report":
+            _report(run, wish)
+    assert isinstance(run, RunDir)
+    _next(wish, code)
+    return code
+
+
+def _wish(verb: str, argv: list[str]) -> Wish:
+    """Parse in two steps: the folder or the preset decides on the defaults of everything else."""
+    folder = next((a for a in argv[:1] if not a.startswith("-")), None)
+    preset = _value(argv, "--preset")
+    if preset is not None and preset not in presets():
+        raise ValueError(f"there is no preset {preset!r}; there are {', '.join(presets())}")
+    base = presets()[preset] if preset is not None else None
+    if base is None and folder is not None and (Path(folder) / "config.yaml").exists():
+        base = Path(folder) / "config.yaml"
+    if (
+        base is None
+        and verb in ("report", "evaluate", "rollout", "finetune")
+        and "--config" not in argv
+    ):
+        if "-h" not in argv and "--help" not in argv:
+            raise ValueError(
+                f"{folder or 'no folder given, and that'} is not a run folder; `biasbound run` makes one"
+            )
+    parser = _parser(verb, base)
+    given = parser.parse_args(_lists(argv))
+    config = made(parser, given)
+    methods = tuple(given.method) or config.methods
+    if verb == "finetune":
+        methods = tuple(m if m.endswith("-proxy") else f"{m}-proxy" for m in methods)
+    if verb != "report":
+        config = replace(
+            config, methods=(*config.methods, *(m for m in methods if m not in config.methods))
+        )
+    out = Path(given.run or f"runs/{preset or config.data.dataset}")
+    manner = {"jobs": given.jobs, "threads": given.threads, "device": given.device}
+    return Wish(verb, out, config, methods, manner, given.redo, given.dry_run, tuple(given.figure))
+
+
+def _value(argv: Sequence[str], option: str) -> str | None:
+    for here, after in zip(argv, [*argv[1:], None], strict=True):
+        if here == option:
+            return after
+        if here.startswith(f"{option}="):
+            return here.partition("=")[2]
+    return None
+
+
+def _lists(argv: list[str]) -> list[str]:
+    """`--methods a,b` and `--seeds 0,1` without the brackets of YAML."""
+    told = list(argv)
+    for i, argument in enumerate(told[:-1]):
+        if argument in (
+            "--methods",
+            "--seeds",
+            "--evaluate.steps",
+            "--method",
+            "--figure",
+        ) and not told[i + 1].startswith("["):
+            told[i + 1] = f"[{told[i + 1]}]"
+    return told
+
+
+def _parser(verb: str, base: Path | None) -> ConfigParser:
+    _, what, _ = STUDY_COMMANDS[verb]
+    parser = config_parser(
+        f"biasbound {verb}", f"{what[0].upper()}{what[1:]}.", f"example: {EXAMPLES[verb]}", base
+    )
+    parser.add_argument(
+        "run", nargs="?", metavar="RUN", help="the run's folder (default runs/PRESET)"
+    )
+    parser.add_argument("--preset", help=f"a study to start from: {', '.join(presets())}")
+    parser.add_argument(
+        "--method",
+        type=list[str],
+        default=[],
+        metavar="LABELS",
+        help="only these, instead of all of `methods`",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=_cores(), help="trainings side by side (default: cores)"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="of each training (default 1)")
+    parser.add_argument(
+        "--device", default="cpu", help="where networks compute (cpu, cuda, cuda:1)"
+    )
+    parser.add_argument(
+        "--redo", action="store_true", help="make again what changed settings made stale"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, and its cost"
+    )
+    parser.add_argument(
+        "--figure",
+        type=list[str],
+        default=[],
+        metavar="NAMES",
+        help="of the report, only these figures",
+    )
+    return parser
+
+
+def _cores() -> int:
+    import os
+
+    return (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+
+
+def _units(wish: Wish) -> list[Any]:
+    from .pipeline.graph import study_units
+
+    stage = STUDY_COMMANDS[wish.verb][0]
+    units = study_units(wish.config, wish.methods, "evaluate" if stage == "report" else stage)
+    return units
+
+
+def _settle(run: Any, wish: Wish) -> None:
+    """Refuse settings that make finished work stale, or throw it away when told to."""
+    from .pipeline.graph import study_units
+
+    every = study_units(wish.config)
+    stale = [unit for unit in every if run.state(unit) == "stale"]
+    if stale and not wish.redo:
+        names = ", ".join(unit.name for unit in stale)
+        raise ValueError(
+            f"these settings make {len(stale)} finished units of {run.path} stale ({names}): give --redo to make "
+            "them again, or another folder"
+        )
+    run.discard(stale)
+
+
+def _bring(run: Any, wish: Wish, units: Sequence[Any]) -> int:
+    from .pipeline.execute import Manner, bring_about, collect
+    from .pipeline.graph import study_units
+    from .pipeline.view import watching
+
+    with watching() as tell:
+        outcome = bring_about(run, units, Manner(**wish.manner), tell)
+    print(f"{run.path}: {len(outcome.made)} units made, {len(outcome.there)} were there already")
+    if any(unit.stage == "evaluate" for unit in units):
+        path = collect(run, study_units(run.config))
+        print(f"{path}: written")
+        _table(path)
+    for name, problem in outcome.failed.items():
+        print(f"biasbound: {name} failed: {problem}", file=sys.stderr)
+    return 2 if outcome.failed else 0
+
+
+def _table(path: Path) -> None:
+    from .report.tables import summary
+    from .rows import read_rows
+
+    print(summary(read_rows(path)).text())
+
+
+def _report(run: Any, wish: Wish) -> None:
+    from .report.write import write_report
+
+    written = write_report(run.path, run.path / "07-report", figures=wish.figures or None)
+    for path in written:
+        if path.suffix in (".html", ".md", ".tex"):
+            print(f"{path}: written")
+
+
+def _next(wish: Wish, code: int) -> None:
+    after = STUDY_COMMANDS[wish.verb][2]
+    if code:
+        print(
+            f"next: mend what failed, then give the same command again; it goes on in {wish.run}"
+        )
+    elif after == "open":
+        print(f"next: open {wish.run / '07-report' / 'index.html'}")
+    else:
+        print(f"next: biasbound {after} {wish.run}")
+
+
+def _dry(wish: Wish, units: Sequence[Any]) -> None:
+    """Stages, parameters, updates, operations and memory; nothing is written."""
+    from .pipeline.plan import human, plan
+    from .rundir import RunDir
+
+    run = RunDir(wish.run, wish.config)
+    planned = {p.unit.name: p for p in plan(wish.config, units)}
+    print(f"{wish.run}: {len(units)} units")
+    print(
+        f"{'unit':<44} {'state':<7} {'parameters':>11} {'updates':>10} {'operations':>12} {'memory':>9}"
+    )
+    for unit in units:
+        p = planned.get(unit.name)
+        cost = (
+            ""
+            if p is None
+            else (
+                f" {p.parameters:>11,} {p.updates:>10,} {human(p.flops):>9} FLOP {human(p.bytes):>7}B"
+            )
+        )
+        print(f"{unit.name:<44} {run.state(unit):<7}{cost}")
+    total = sum(p.flops for p in planned.values())
+    print(
+        f"all trainings: {human(total)} FLOP; the largest needs {human(max((p.bytes for p in planned.values()), default=0))}B"
+    )
+
+
+def status(path: Path) -> None:
+    """Where a run stands, a line a unit."""
+    from .pipeline.graph import study_units
+    from .rundir import open_run
+    from .track import read_rows
+
+    run = open_run(path)
+    units = study_units(run.config)
+    count: dict[str, int] = {}
+    for unit in units:
+        state, note = run.state(unit), ""
+        count[state] = count.get(state, 0) + 1
+        record, log = run.record(unit), run.folder(unit) / "log.jsonl"
+        if record is not None:
+            note = f"{record['wall_seconds']:.0f} s"
+        elif state == "begun" and log.exists() and (rows := read_rows(log)):
+            note = f"at update {rows[-1]['update']}"
+        print(f"{unit.name:<44} {state:<7} {note}")
+    print(f"{path}: " + ", ".join(f"{n} {state}" for state, n in count.items()))
+    if set(count) != {"done"}:
+        print(f"next: biasbound run {path}")

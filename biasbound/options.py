@@ -1,0 +1,87 @@
+"""How to search and how to train, as plain values: no torch here, so that a command line knows them at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["FitOptions", "SearchOptions", "TrainOptions"]
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How to train. Defaults suit the mini networks; the paper's are noted where they differ."""
+
+    updates: int | None = None  # budget in updates, or
+    epochs: float | None = None  # in passes over the data
+    batch: int = 64  # over all processes
+    lr: float = 1e-3  # paper 1e-4
+    lr_final: float = 0.0  # paper 1e-6, at the end of a cosine
+    warmup: int = 0  # updates of linear warm-up
+    optimiser: Literal["adam", "adamw"] = "adam"
+    weight_decay: float = 0.0
+    clip: float | None = 1.0  # norm of the gradient; paper none
+    ema: float | None = 0.999  # decay of the averaged weights; paper none
+    log_every: int = 50
+    checkpoint_every: int = 500
+    explode: float = 1e3  # stop when the loss is this many times its lowest
+    precision: Literal["float32", "bf16"] = "float32"
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.updates is None) == (self.epochs is None):
+            raise ValueError("give the training budget either in updates or in epochs")
+        for name in ("batch", "log_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if (self.updates or self.epochs or 0) <= 0 or not self.lr > 0 or self.warmup < 0:
+            raise ValueError("the budget and lr must be above 0, and warmup not below")
+        if self.ema is not None and not 0 <= self.ema < 1:
+            raise ValueError(f"ema is a decay in [0, 1), got {self.ema}")
+
+    def total(self, items: int) -> int:
+        """The budget in updates, for that many items of data."""
+        return self.updates or max(1, round((self.epochs or 0) * (items // self.batch)))
+
+
+@dataclass(frozen=True)
+class FitOptions(TrainOptions):
+    """The options of one training: with its seed."""
+
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search. τ is the paper's; the exploration may be stricter, to leave room for the jumps."""
+
+    tau: float = 1.05
+    tau_explore: float | None = None  # default: tau
+    levels: int = 24  # of the exploration grid
+    sigma_min: float = 1e-3
+    sigma_max: float = 10**-1e-4
+    over: Literal["ratio", "sigma"] = (
+        "ratio"  # the grid is uniform in log(σ/√ᾱ), or in log σ as in the paper
+    )
+    rounds: int = 10  # measurements during the exploration
+    patience: int | None = None  # rounds without a newly solved level before it stops
+    draws: int = 2  # noise draws a bias
+    start: Literal["sigma", "error"] = "sigma"  # σ_0: lowest solved level, or that of least error
+    seed: int = 0  # of the noise in the measurements
+
+    def __post_init__(self) -> None:
+        for name in ("tau", "tau_explore"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 1):
+                raise ValueError(
+                    f"{name} bounds a bias, which is 1 at best: give at least 1, got {value}"
+                )
+        if self.levels < 2:
+            raise ValueError(f"the exploration grid needs at least 2 levels, got {self.levels}")
+        if not 0 < self.sigma_min < self.sigma_max < 1:
+            raise ValueError(
+                f"the grid needs 0 < sigma_min < sigma_max < 1, got {self.sigma_min} and {self.sigma_max}"
+            )
+        if self.rounds < 1 or self.draws < 1 or (self.patience is not None and self.patience < 1):
+            raise ValueError("rounds, draws and patience must be at least 1")

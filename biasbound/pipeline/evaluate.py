@@ -1,0 +1,123 @@
+"""Stage 6: every score of a rollout, and the biases of a diffusion emulator, on the test split."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+
+from ..bias import BiasRow, bias_curve
+from ..config import Config, EvaluateConfig
+from ..data.trajectories import Trajectories
+from ..denoise import NetDenoiser
+from ..emulate import Emulator, load
+from ..files import write_text
+from ..rows import Row, write_rows
+from ..score import score
+from .material import Material, seeded
+
+__all__ = ["Cost", "correlated", "make_evaluate"]
+
+
+class Cost(TypedDict):
+    """What an emulator cost: network calls a step, and updates and CPU seconds of all its trainings."""
+
+    nfe: int
+    updates: int
+    seconds: float
+
+
+def make_evaluate(
+    config: Config,
+    label: str,
+    seed: int,
+    material: Material,
+    folder: Path,
+    rollout: Path,
+    emulator: Path,
+    cost: Cost,
+) -> dict[str, Any]:
+    """Write rows.jsonl and, for a diffusion emulator, bias.json."""
+    loaded, test, section = load(emulator), material.test, config.evaluate
+    prediction = np.load(rollout / "prediction.npy", mmap_mode="r", allow_pickle=False)
+    _, count, steps = prediction.shape[:3]
+    truth, layout = test.read(0, count, slice(1, steps + 1)), test.layout
+    rows = score(
+        prediction,
+        truth,
+        dt=test.dt,
+        dataset=config.data.dataset,
+        method=label,
+        seed=seed,
+        spread=loaded.normalisation.std,
+        periodic=tuple(b == "periodic" for b in layout.boundary),
+        spacing=tuple((b - a) / n for (a, b), n in zip(layout.domain, layout.grid, strict=True)),
+        steps=sorted({s for s in section.steps if s <= steps} | {steps}),
+        correlate=correlated(section, test),
+        **cost,
+    )
+    if isinstance(loaded.model, NetDenoiser):
+        curve = _biases(loaded, material, section)
+        write_text(folder / "bias.json", json.dumps([row.as_dict() for row in curve]) + "\n")
+        rows += [row for level in curve for row in _bias_rows(level, config, label, seed, cost)]
+    write_rows(folder / "rows.jsonl", rows)
+    return {"rows": len(rows)}
+
+
+def correlated(section: EvaluateConfig, test: Trajectories) -> str:
+    """What the correlation time correlates: vorticity of a two-channel velocity field, else the field."""
+    if section.correlate != "auto":
+        return section.correlate
+    velocity = len(test.layout.grid) == 2 and len(test.channels) == 2
+    return "vorticity" if velocity else "field"
+
+
+def _biases(emulator: Emulator, material: Material, section: EvaluateConfig) -> list[BiasRow]:
+    assert isinstance(emulator.model, NetDenoiser)
+    assert emulator.schedule is not None
+    pairs = material.pairs("test", section.pairs)
+    return bias_curve(
+        emulator.model,
+        pairs.x,
+        pairs.y,
+        emulator.schedule,
+        draws=section.draws,
+        transition=emulator.transition,
+        generator=seeded(0),
+        batch_size=128,
+    )
+
+
+def _bias_rows(level: BiasRow, config: Config, label: str, seed: int, cost: Cost) -> list[Row]:
+    """Rows of one level; their step is the level's index."""
+    named = {
+        "sigma": level.sigma,
+        "reb": level.reb,
+        "own_bias": level.own,
+        "two_step_bias": level.two_step,
+        "clean_error": level.clean,
+        "inference_error": level.inference,
+    }
+    rows = []
+    for metric, found in named.items():
+        if found is None:
+            continue
+        value = found if isinstance(found, float) else found.mean
+        spread = None if isinstance(found, float) else 1.96 * found.stderr
+        finite = np.isfinite(value)
+        rows.append(
+            Row(
+                dataset=config.data.dataset,
+                method=label,
+                seed=seed,
+                metric=metric,
+                step=level.t,
+                value=value if finite else None,
+                low=value - spread if spread is not None and finite else None,
+                high=value + spread if spread is not None and finite else None,
+                **cost,
+            )
+        )
+    return rows

@@ -1,0 +1,312 @@
+"""Bring about the units of a study: skip what is done, go on with what has begun, side by side where nothing waits.
+
+Every process computes on the same number of threads whatever `jobs` is, so that results do not hang on it. A unit that
+fails takes only those with it that read it; the others go on, and the failure is told at the end.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import resource
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..files import write_text
+from ..fit import Report, distributed
+from ..methods import Method, method
+from ..rows import read_rows, write_rows
+from ..rundir import RunDir, Unit, read_json
+from ..workers import workers
+from .data import make_data
+from .evaluate import Cost, make_evaluate
+from .material import Material
+from .rollout import make_rollout
+from .search import make_search
+from .train import make_finetune, make_train
+
+__all__ = ["Event", "Manner", "Outcome", "bring_about", "collect"]
+
+TRAININGS = ("search", "train", "finetune")
+FAILURES = (ValueError, OSError, ArithmeticError, ImportError)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that a viewer may show: a unit started, moved, ended or failed."""
+
+    kind: str  # "start", "move", "done", "failed"
+    unit: str
+    done: int = 0
+    total: int = 0
+    note: str = ""
+
+
+Tell = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How to compute; the results do not hang on it, `threads` and `device` aside."""
+
+    jobs: int = 1
+    threads: int = 1
+    device: str = "cpu"
+
+
+@dataclass
+class Outcome:
+    """What was made, what was there already, and what failed and why."""
+
+    made: list[str] = field(default_factory=list)
+    there: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+class _Spent:
+    """Wall and CPU seconds of a unit over all attempts at it; killed ones count up to their last note."""
+
+    EVERY = 5.0
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "spent.json"
+        before = read_json(self.path) if self.path.exists() else {"wall": 0.0, "cpu": 0.0}
+        self.start = time.perf_counter() - before["wall"], _cpu() - before["cpu"]
+        self.last = time.perf_counter()
+
+    def now(self) -> dict[str, float]:
+        return {"wall": time.perf_counter() - self.start[0], "cpu": _cpu() - self.start[1]}
+
+    def note(self) -> None:
+        if time.perf_counter() - self.last > self.EVERY:
+            self.last = time.perf_counter()
+            write_text(self.path, f'{{"wall": {self.now()["wall"]}, "cpu": {self.now()["cpu"]}}}')
+
+    def facts(self) -> dict[str, float]:
+        self.path.unlink(missing_ok=True)
+        return {f"{k}_seconds": round(v, 3) for k, v in self.now().items()}
+
+
+def _cpu() -> float:
+    used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+class _Follower:
+    """A training's observer that tells a viewer and keeps the time spent."""
+
+    def __init__(self, unit: Unit, tell: Tell, spent: _Spent) -> None:
+        self.unit, self.tell, self.spent = unit, tell, spent
+
+    def start(self, update: int, total: int) -> None:
+        self.tell(Event("move", self.unit.name, update, total))
+
+    def report(self, report: Report) -> None:
+        note = f"loss {report.loss:.3g}"
+        if "valid_mse_norm" in report.metrics:
+            note += f", valid MSE {report.metrics['valid_mse_norm']:.3g}"
+        self.tell(Event("move", self.unit.name, report.update, report.total, note))
+        self.spent.note()
+
+    def stop(self) -> None:
+        pass
+
+
+_materials: dict[tuple[str, str, str], Material] = {}  # of this process: units of a study share it
+
+
+def _material(run: RunDir, data: Unit, device: str) -> Material:
+    name = (str(run.path), data.key, device)
+    if name not in _materials:
+        _materials.clear()  # of another study
+        _materials[name] = Material(run.config, run.folder(data), device)
+    return _materials[name]
+
+
+def make_unit(run: RunDir, unit: Unit, tell: Tell, manner: Manner) -> None:
+    """Make one unit in this process, whatever an earlier attempt left."""
+    torch.set_num_threads(manner.threads)
+    rank = distributed(manner.device)
+    if rank.rank != 0:
+        if unit.stage in TRAININGS:
+            _stage(run, unit, run.folder(unit), tell, manner, _Spent(run.folder(unit)))
+        return
+    tell(Event("start", unit.name))
+    folder = run.begin(unit)
+    started, spent = datetime.now(UTC).isoformat(timespec="seconds"), _Spent(folder)
+    facts = _stage(run, unit, folder, tell, manner, spent)
+    told = {"threads": manner.threads, "processes": rank.world, "device": manner.device}
+    run.finish(unit, {**told, "started": started, **spent.facts(), **facts})
+    tell(Event("done", unit.name, note=_summary(facts)))
+
+
+def _stage(
+    run: RunDir, unit: Unit, folder: Path, tell: Tell, manner: Manner, spent: _Spent
+) -> dict[str, Any]:
+    config, inputs = run.config, {other.stage: other for other in unit.inputs}
+    if unit.stage == "data":
+
+        def progress(split: str, done: int, total: int) -> None:
+            tell(Event("move", unit.name, done, total, f"{split} trajectories"))
+            spent.note()
+
+        return make_data(config.data, folder, max(manner.jobs, manner.threads), progress)
+    data = inputs["data"]
+    material = _material(run, data, manner.device)
+    follow = [_Follower(unit, tell, spent)]
+    if unit.stage == "search":
+        return make_search(config, method(unit.label), unit.seed, material, folder, follow)
+    if unit.stage == "train":
+        searched = run.folder(inputs["search"]) if "search" in inputs else None
+        return make_train(config, _configured(unit), unit.seed, material, folder, searched, follow)
+    if unit.stage == "finetune":
+        trained = run.folder(inputs["train"])
+        return make_finetune(
+            config, method(unit.label), unit.seed, material, folder, trained, follow
+        )
+    emulator = run.folder(_emulator(unit)) / "emulator"
+    if unit.stage == "rollout":
+        return make_rollout(config, unit.seed, material, folder, emulator)
+    rollout = run.folder(inputs["rollout"])
+    return make_evaluate(
+        config, unit.label, unit.seed, material, folder, rollout, emulator, _cost(run, unit)
+    )
+
+
+def _configured(unit: Unit) -> Method:
+    """The method with the numbers that the config gave it."""
+    told = unit.settings["method"]
+    names = ("levels", "refinements", "sigma_min")
+    return replace(method(unit.label), **{name: told[name] for name in names})
+
+
+def _emulator(unit: Unit) -> Unit:
+    """The unit whose folder has the emulator that this one uses."""
+    found = [u for u in unit.inputs if u.stage in ("train", "finetune")]
+    return found[0] if found else _emulator(next(u for u in unit.inputs if u.stage == "rollout"))
+
+
+def _cost(run: RunDir, unit: Unit) -> Cost:
+    """All that was trained for an emulator, its search too."""
+    records, todo = [], [_emulator(unit)]
+    while todo:
+        now = todo.pop()
+        records.append(run.record(now) or {})
+        todo += [u for u in now.inputs if u.stage in TRAININGS]
+    return Cost(
+        nfe=int(records[0]["nfe"]),
+        updates=sum(int(r["updates"]) for r in records),
+        seconds=round(sum(float(r["cpu_seconds"]) for r in records), 3),
+    )
+
+
+def _summary(facts: Mapping[str, Any]) -> str:
+    shown = ("levels", "forced", "updates", "nfe", "parameters", "frames", "broken", "rows")
+    return ", ".join(f"{facts[k]:,} {k.replace('nfe', 'NFE')}" for k in shown if k in facts)
+
+
+def bring_about(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell) -> Outcome:
+    """Make every unit that is not done; `units` stand after what they read."""
+    outcome = Outcome()
+    states = {unit.name: run.state(unit) for unit in units}
+    outcome.there = [name for name, state in states.items() if state == "done"]
+    todo = [unit for unit in units if states[unit.name] != "done"]
+    if distributed(manner.device).world > 1:
+        dist.barrier()  # every process has looked before the first one writes
+    first = [unit for unit in todo if unit.stage == "data"]
+    rest = [unit for unit in todo if unit.stage != "data"]
+    _in_turn(run, first, manner, tell, outcome)
+    if manner.jobs > 1 and len(rest) > 1:
+        _side_by_side(run, rest, manner, tell, outcome)
+    else:
+        _in_turn(run, rest, manner, tell, outcome)
+    return outcome
+
+
+def _doomed(unit: Unit, failed: Mapping[str, str]) -> bool:
+    return any(other.name in failed or _doomed(other, failed) for other in unit.inputs)
+
+
+def _in_turn(
+    run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, outcome: Outcome
+) -> None:
+    for unit in units:
+        if _doomed(unit, outcome.failed):
+            continue
+        try:
+            make_unit(run, unit, tell, manner)
+        except FAILURES as error:
+            _fail(unit, error, tell, outcome)
+        else:
+            outcome.made.append(unit.name)
+        if distributed(manner.device).world > 1:
+            dist.barrier()
+
+
+def _fail(unit: Unit, error: BaseException, tell: Tell, outcome: Outcome) -> None:
+    outcome.failed[unit.name] = " ".join(str(error).split())
+    tell(Event("failed", unit.name, note=outcome.failed[unit.name]))
+
+
+_queue: Any = None  # of a worker, to its parent
+
+
+def _remember_queue(to_parent: Any) -> None:
+    global _queue
+    _queue = to_parent
+
+
+def _work(run: RunDir, unit: Unit, manner: Manner) -> None:
+    make_unit(run, unit, _queue.put, manner)
+
+
+def _side_by_side(
+    run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, outcome: Outcome
+) -> None:
+    """As many processes as `jobs`; a unit starts when all that it reads is there."""
+    events = multiprocessing.get_context("spawn").Queue()
+    waiting, running = list(units), dict[Future[None], Unit]()
+    with workers(manner.jobs, _remember_queue, events) as pool:
+        while waiting or running:
+            pending = {u.name for u in (*waiting, *running.values())}
+            waiting = [u for u in waiting if not _doomed(u, outcome.failed)]
+            for unit in list(waiting):
+                if len(running) < manner.jobs and not pending & {u.name for u in unit.inputs}:
+                    waiting.remove(unit)
+                    running[pool.submit(_work, run, unit, manner)] = unit
+            finished, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+            _pass_on(events, tell)
+            for future in finished:
+                unit = running.pop(future)
+                error = future.exception()
+                if error is None:
+                    outcome.made.append(unit.name)
+                elif isinstance(error, FAILURES):
+                    _fail(unit, error, tell, outcome)
+                else:
+                    raise error
+        _pass_on(events, tell)
+
+
+def _pass_on(events: Any, tell: Tell) -> None:
+    while True:
+        try:
+            tell(events.get_nowait())
+        except queue.Empty:
+            return
+
+
+def collect(run: RunDir, units: Sequence[Unit]) -> Path:
+    """All rows of the evaluations that are done, in the order of the study, as results.jsonl."""
+    done = [u for u in units if u.stage == "evaluate" and run.state(u) == "done"]
+    path = run.path / "results.jsonl"
+    write_rows(path, [row for unit in done for row in read_rows(run.folder(unit) / "rows.jsonl")])
+    return path
