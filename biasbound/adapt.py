@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .bias import TwoStepTable, stability
 from .checkpoint import load_tensors, save_tensors
-from .denoise import NetDenoiser
+from .denoise import Denoiser, NetDenoiser
 from .fit import Trainer
 from .noise import Condition, Schedule, State, log_uniform
 from .options import SearchOptions
@@ -139,7 +139,7 @@ class Explorer:
 
 
 def ladder(
-    denoisers: Mapping[float, NetDenoiser], x: Condition, y: State, options: SearchOptions
+    denoisers: Mapping[float, Denoiser], x: Condition, y: State, options: SearchOptions
 ) -> tuple[Schedule, TwoStepTable]:
     """Algorithm 2 on the networks that exploration kept, and the biases that it measured."""
     generator = torch.Generator().manual_seed(options.seed)

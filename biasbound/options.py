@@ -13,19 +13,28 @@ __all__ = ["FitOptions", "SearchOptions", "TrainOptions"]
 class TrainOptions:
     """How to train. Defaults suit the mini networks; the paper's are noted where they differ."""
 
-    updates: int | None = None  # budget in updates, or
-    epochs: float | None = None  # in passes over the data
-    batch: int = 64  # over all processes
-    lr: float = 1e-3  # paper 1e-4
-    lr_final: float = 0.0  # paper 1e-6, at the end of a cosine
-    warmup: int = 0  # updates of linear warm-up
+    updates: int | None = None
+    """budget in updates, or"""
+    epochs: float | None = None
+    """in passes over the data"""
+    batch: int = 64
+    """over all processes"""
+    lr: float = 1e-3
+    """paper 1e-4"""
+    lr_final: float = 0.0
+    """paper 1e-6, at the end of a cosine"""
+    warmup: int = 0
+    """updates of linear warm-up"""
     optimiser: Literal["adam", "adamw"] = "adam"
     weight_decay: float = 0.0
-    clip: float | None = 1.0  # norm of the gradient; paper none
-    ema: float | None = 0.999  # decay of the averaged weights; paper none
+    clip: float | None = 1.0
+    """norm of the gradient; paper none"""
+    ema: float | None = 0.999
+    """decay of the averaged weights; paper none"""
     log_every: int = 50
     checkpoint_every: int = 500
-    explode: float = 1e3  # stop when the loss is this many times its lowest
+    explode: float = 1e3
+    """stop when the loss is this many times its lowest"""
     precision: Literal["float32", "bf16"] = "float32"
     compile: bool = False
 
@@ -57,18 +66,25 @@ class SearchOptions:
     """How to search. τ is the paper's; the exploration may be stricter, to leave room for the jumps."""
 
     tau: float = 1.05
-    tau_explore: float | None = None  # default: tau
-    levels: int = 24  # of the exploration grid
+    tau_explore: float | None = None
+    """default: tau"""
+    levels: int = 24
+    """of the exploration grid"""
     sigma_min: float = 1e-3
     sigma_max: float = 10**-1e-4
     over: Literal["ratio", "sigma"] = (
         "ratio"  # the grid is uniform in log(σ/√ᾱ), or in log σ as in the paper
     )
-    rounds: int = 10  # measurements during the exploration
-    patience: int | None = None  # rounds without a newly solved level before it stops
-    draws: int = 2  # noise draws a bias
-    start: Literal["sigma", "error"] = "sigma"  # σ_0: lowest solved level, or that of least error
-    seed: int = 0  # of the noise in the measurements
+    rounds: int = 10
+    """measurements during the exploration"""
+    patience: int | None = None
+    """rounds without a newly solved level before it stops"""
+    draws: int = 2
+    """noise draws a bias"""
+    start: Literal["sigma", "error"] = "sigma"
+    """σ_0: lowest solved level, or that of least error"""
+    seed: int = 0
+    """of the noise in the measurements"""
 
     def __post_init__(self) -> None:
         for name in ("tau", "tau_explore"):

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .config import Config, ConfigParser, config_parser, made, presets
+from ..config import Config, ConfigParser, config_parser, made, presets, to_yaml
 
-__all__ = ["STUDY_COMMANDS", "study"]
+__all__ = ["STUDY_COMMANDS", "compare", "status", "study"]
 
 # verb: (last stage, what it does, next command)
 STUDY_COMMANDS = {
@@ -54,13 +54,17 @@ class Wish:
     manner: dict[str, Any]
     redo: bool
     dry: bool
+    shown: bool  # print the config, do nothing
     figures: tuple[str, ...]
 
 
 def study(verb: str, argv: Sequence[str]) -> int:
     """Run one of `STUDY_COMMANDS`; returns the exit code."""
     wish = _wish(verb, list(argv))
-    from .rundir import RunDir, open_run, save_config
+    if wish.shown:
+        print(to_yaml(wish.config), end="")
+        return 0
+    from ..rundir import open_run, save_config
 
     units = _units(wish)
     if wish.dry:
@@ -75,7 +79,6 @@ def study(verb: str, argv: Sequence[str]) -> int:
         code = _bring(run, wish, units)
         if code == 0 and STUDY_COMMANDS[verb][0] == "report":
             _report(run, wish)
-    assert isinstance(run, RunDir)
     _next(wish, code)
     return code
 
@@ -89,17 +92,14 @@ def _wish(verb: str, argv: list[str]) -> Wish:
     base = presets()[preset] if preset is not None else None
     if base is None and folder is not None and (Path(folder) / "config.yaml").exists():
         base = Path(folder) / "config.yaml"
-    if (
-        base is None
-        and verb in ("report", "evaluate", "rollout", "finetune")
-        and "--config" not in argv
-    ):
-        if "-h" not in argv and "--help" not in argv:
-            raise ValueError(
-                f"{folder or 'no folder given, and that'} is not a run folder; `biasbound run` makes one"
-            )
+    if base is None and not {"--config", "-h", "--help"} & {a.partition("=")[0] for a in argv}:
+        found = "no run folder is given" if folder is None else f"{folder} is not a run folder"
+        raise ValueError(
+            f"{found}: name one, or start from --preset ({', '.join(presets())}) or --config FILE"
+        )
     parser = _parser(verb, base)
-    given = parser.parse_args(_lists(argv))
+    shown = "--print_config" in argv
+    given = parser.parse_args([a for a in _lists(argv) if a != "--print_config"])
     config = made(parser, given)
     methods = tuple(given.method) or config.methods
     if verb == "finetune":
@@ -110,13 +110,15 @@ def _wish(verb: str, argv: list[str]) -> Wish:
         )
     out = Path(given.run or f"runs/{preset or config.data.dataset}")
     manner = {"jobs": given.jobs, "threads": given.threads, "device": given.device}
-    return Wish(verb, out, config, methods, manner, given.redo, given.dry_run, tuple(given.figure))
+    return Wish(
+        verb, out, config, methods, manner, given.redo, given.dry_run, shown, tuple(given.figure)
+    )
 
 
 def _value(argv: Sequence[str], option: str) -> str | None:
-    for here, after in zip(argv, [*argv[1:], None], strict=True):
-        if here == option:
-            return after
+    for i, here in enumerate(argv):
+        if here == option and i + 1 < len(argv):
+            return argv[i + 1]
         if here.startswith(f"{option}="):
             return here.partition("=")[2]
     return None
@@ -125,14 +127,9 @@ def _value(argv: Sequence[str], option: str) -> str | None:
 def _lists(argv: list[str]) -> list[str]:
     """`--methods a,b` and `--seeds 0,1` without the brackets of YAML."""
     told = list(argv)
+    lists = ("--methods", "--seeds", "--evaluate.steps", "--method", "--figure")
     for i, argument in enumerate(told[:-1]):
-        if argument in (
-            "--methods",
-            "--seeds",
-            "--evaluate.steps",
-            "--method",
-            "--figure",
-        ) and not told[i + 1].startswith("["):
+        if argument in lists and not told[i + 1].startswith("["):
             told[i + 1] = f"[{told[i + 1]}]"
     return told
 
@@ -185,16 +182,15 @@ def _cores() -> int:
 
 
 def _units(wish: Wish) -> list[Any]:
-    from .pipeline.graph import study_units
+    from ..pipeline.graph import study_units
 
     stage = STUDY_COMMANDS[wish.verb][0]
-    units = study_units(wish.config, wish.methods, "evaluate" if stage == "report" else stage)
-    return units
+    return study_units(wish.config, wish.methods, "evaluate" if stage == "report" else stage)
 
 
 def _settle(run: Any, wish: Wish) -> None:
     """Refuse settings that make finished work stale, or throw it away when told to."""
-    from .pipeline.graph import study_units
+    from ..pipeline.graph import study_units
 
     every = study_units(wish.config)
     stale = [unit for unit in every if run.state(unit) == "stale"]
@@ -208,9 +204,9 @@ def _settle(run: Any, wish: Wish) -> None:
 
 
 def _bring(run: Any, wish: Wish, units: Sequence[Any]) -> int:
-    from .pipeline.execute import Manner, bring_about, collect
-    from .pipeline.graph import study_units
-    from .pipeline.view import watching
+    from ..pipeline.execute import Manner, bring_about, collect
+    from ..pipeline.graph import study_units
+    from ..pipeline.view import watching
 
     with watching() as tell:
         outcome = bring_about(run, units, Manner(**wish.manner), tell)
@@ -225,14 +221,14 @@ def _bring(run: Any, wish: Wish, units: Sequence[Any]) -> int:
 
 
 def _table(path: Path) -> None:
-    from .report.tables import summary
-    from .rows import read_rows
+    from ..report.tables import summary
+    from ..rows import read_rows
 
     print(summary(read_rows(path)).text())
 
 
 def _report(run: Any, wish: Wish) -> None:
-    from .report.write import write_report
+    from ..report.write import write_report
 
     written = write_report(run.path, run.path / "07-report", figures=wish.figures or None)
     for path in written:
@@ -254,8 +250,8 @@ def _next(wish: Wish, code: int) -> None:
 
 def _dry(wish: Wish, units: Sequence[Any]) -> None:
     """Stages, parameters, updates, operations and memory; nothing is written."""
-    from .pipeline.plan import human, plan
-    from .rundir import RunDir
+    from ..pipeline.plan import human, plan
+    from ..rundir import RunDir
 
     run = RunDir(wish.run, wish.config)
     planned = {p.unit.name: p for p in plan(wish.config, units)}
@@ -281,9 +277,9 @@ def _dry(wish: Wish, units: Sequence[Any]) -> None:
 
 def status(path: Path) -> None:
     """Where a run stands, a line a unit."""
-    from .pipeline.graph import study_units
-    from .rundir import open_run
-    from .track import read_rows
+    from ..pipeline.graph import study_units
+    from ..rundir import open_run
+    from ..track import read_rows
 
     run = open_run(path)
     units = study_units(run.config)
@@ -300,3 +296,12 @@ def status(path: Path) -> None:
     print(f"{path}: " + ", ".join(f"{n} {state}" for state, n in count.items()))
     if set(count) != {"done"}:
         print(f"next: biasbound run {path}")
+
+
+def compare(paths: Sequence[Path], out: Path) -> None:
+    """One table and one page of several runs."""
+    from ..report.compare import write_comparison
+
+    for path in write_comparison(list(paths), out):
+        print(f"{path}: written")
+    print(f"next: open {out / 'index.html'}")
