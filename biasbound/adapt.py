@@ -2,21 +2,24 @@ r"""The search on a network that trains: Phase 1 inside one budget, Phase 2, and
 
 Exploration is one training on the levels that are still open; its budget is divided into rounds, and after each the
 own-prediction biases are measured on pairs that were not trained on. A level that became stable keeps the averaged
-network of that round; each such network is stored once, however many levels it solved.
+network of that round; each such network is stored once, however many levels it solved. Solved levels leave the
+training, as in the paper; or they stay, and the last network speaks for all of them: a network that was stored at the
+very moment at which its own bias fell to τ has no room left for the error of a jump.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .bias import TwoStepTable, stability
+from .bias import Estimate, TwoStepTable, stability
 from .checkpoint import load_tensors, save_tensors
 from .denoise import Denoiser, NetDenoiser
 from .fit import Trainer
@@ -58,22 +61,11 @@ class Explorer:
         rounds = options.rounds
 
         def advance(open_levels: tuple[float, ...]) -> tuple[int, Mapping[float, Any]]:
-            self.active = Schedule(open_levels)
+            if options.solved == "leave":
+                self.active = Schedule(open_levels)
             now = len(state.history) + 1
             trainer.run(until=math.ceil(trainer.total * now / rounds), save=False)
-            denoiser = trainer.averaged
-            generator = torch.Generator().manual_seed(options.seed + now)
-            measured = {
-                s: stability(
-                    denoiser, x, y, s, draws=options.draws, generator=generator, batch_size=256
-                )
-                for s in open_levels
-            }
-            self.points += [
-                {"round": now, "update": trainer.progress.update, "sigma": s, **found.as_dict()}
-                for s, found in measured.items()
-            ]
-            return now, {s: found.own for s, found in measured.items()}
+            return now, self._measure(trainer, x, y, open_levels, now)
 
         def remember(new: Exploration[int]) -> None:
             nonlocal state
@@ -98,7 +90,32 @@ class Explorer:
         )
         if done.last is not None and done.last not in self.networks:
             self._keep(trainer, done.last)
-        return done
+        return done if options.solved == "leave" else self._last_word(done, trainer, x, y)
+
+    def _measure(
+        self, trainer: Trainer, x: Condition, y: State, levels: Iterable[float], now: int
+    ) -> dict[float, Estimate]:
+        """Own biases of the network as it is, kept with the clean errors among the points."""
+        generator = torch.Generator().manual_seed(self.options.seed + now)
+        draws, update = self.options.draws, trainer.progress.update
+        own = {}
+        for s in levels:
+            found = stability(
+                trainer.averaged, x, y, s, draws=draws, generator=generator, batch_size=256
+            )
+            self.points.append({"round": now, "update": update, "sigma": s, **found.as_dict()})
+            own[s] = found.own
+        return own
+
+    def _last_word(
+        self, done: Exploration[int], trainer: Trainer, x: Condition, y: State
+    ) -> Exploration[int]:
+        """Where solved levels stayed in training, the last network stands for all of them: is it stable there?"""
+        assert done.last is not None
+        now = len(done.history)
+        own = self._measure(trainer, x, y, done.solved, now)
+        stable = {s: Solved(done.last, b.mean, now) for s, b in own.items() if b.mean <= done.tau}
+        return replace(done, solved=stable)
 
     def network(self, trainer: Trainer, round_: int) -> NetDenoiser:
         """θ* of a round, as a denoiser of its own."""

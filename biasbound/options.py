@@ -75,6 +75,8 @@ class SearchOptions:
     over: Literal["ratio", "sigma"] = (
         "ratio"  # the grid is uniform in log(σ/√ᾱ), or in log σ as in the paper
     )
+    solved: Literal["leave", "stay"] = "leave"
+    """solved levels leave the training (paper), or stay, and the last network is measured"""
     rounds: int = 10
     """measurements during the exploration"""
     patience: int | None = None

@@ -195,7 +195,10 @@ def provenance() -> dict[str, Any]:
     from importlib.metadata import version
 
     here = Path(__file__).parent
-    commit = _git(here, "rev-parse", "HEAD")
+    ours = _git(here, "rev-parse", "--show-toplevel") == str(here.resolve().parent)
+    commit = (
+        _git(here, "rev-parse", "HEAD") if ours else None
+    )  # an installed copy has none of its own
     return {
         "version": __version__,
         "commit": commit,

@@ -158,7 +158,7 @@ def test_every_label_makes_a_model_with_a_loss_that_reaches_it(label):
     torch.manual_seed(0)
     model = chosen.model(config, 0.5)
     frames = advected(4, frames=chosen.window + 1)
-    loss = chosen.loss(lambda: SEARCH.grid())(
+    loss = chosen.loss(lambda: grid(SEARCH))(
         model, Batch(frames, torch.ones(4, 1, 16)), torch.Generator().manual_seed(0)
     )
     loss.backward()

@@ -221,10 +221,10 @@ def _bring(run: Any, wish: Wish, units: Sequence[Any]) -> int:
 
 
 def _table(path: Path) -> None:
-    from ..report.tables import summary
+    from ..report.tables import demo_table
     from ..rows import read_rows
 
-    print(summary(read_rows(path)).text())
+    print(demo_table(read_rows(path)).text())
 
 
 def _report(run: Any, wish: Wish) -> None:

@@ -259,7 +259,7 @@ def _predict(given: argparse.Namespace) -> None:
 
 
 def _score(given: argparse.Namespace) -> None:
-    from ..report.tables import summary
+    from ..report.tables import demo_table
     from ..rows import write_rows
     from ..score import score_file
 
@@ -272,7 +272,7 @@ def _score(given: argparse.Namespace) -> None:
         time=given.time,
         space=given.space,
     )
-    print(summary(rows).text())
+    print(demo_table(rows).text())
     for row in rows:
         step = "" if row.step is None else f" at step {row.step}"
         value = "not finite" if row.value is None else f"{row.value:.6g}"

@@ -1,0 +1,317 @@
+"""Whole studies at smoke size: every method from data to scores, killed, continued, changed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import biasbound
+from biasbound.cli import main
+from biasbound.config import presets, read_config
+from biasbound.data.formats import save
+from biasbound.data.trajectories import Trajectories
+from biasbound.noise import Schedule
+from biasbound.pipeline.execute import Manner, bring_about
+from biasbound.pipeline.graph import study_units
+from biasbound.pipeline.material import Material, network_for, open_split
+from biasbound.pipeline.plan import layout_of, plan
+from biasbound.rows import read_rows, select
+from biasbound.rundir import open_run
+
+TINY = ["--methods", "[unet, adaptive-proxy]", "--train.updates", "12", "--train.evaluations", "2"]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """The smoke study of all methods, made once."""
+    folder = tmp_path_factory.mktemp("runs") / "ks"
+    assert main(["evaluate", str(folder), "--preset", "ks-smoke", "--jobs", "1"]) == 0
+    return folder
+
+
+def test_every_method_has_every_number(study):
+    rows = read_rows(study / "results.jsonl")
+    config = read_config(study / "config.yaml")
+    for label in config.methods:
+        own = select(rows, method=label)
+        assert {"mse", "mse_norm", "correlation_time", "fsd", "broken"} <= {r.metric for r in own}
+        assert {r.step for r in select(own, metric="mse")} == {1, 5, 9}
+        assert len({(r.nfe, r.updates, r.seconds) for r in own}) == 1
+    assert select(rows, method="linear", metric="reb")
+    assert not select(rows, method="unet", metric="reb")
+
+
+def test_the_cost_of_an_emulator_counts_its_search_and_fine_tuning(study):
+    rows, config = read_rows(study / "results.jsonl"), read_config(study / "config.yaml")
+    (explored,) = (
+        json.loads((study / "02-search/adaptive/seed-0/stage.json").read_text())["updates"],
+    )
+    updates = {label: select(rows, method=label)[0].updates for label in config.methods}
+    assert updates["unet"] == updates["linear"] == config.train.updates
+    assert updates["adaptive"] == config.train.updates + explored
+    assert updates["adaptive-proxy"] == updates["adaptive"] + config.finetune.updates
+
+
+def test_emulators_of_a_run_load_and_say_what_they_are(study):
+    for label in ("unet", "refiner", "adaptive"):
+        emulator = biasbound.load(study / f"03-train/{label}/seed-0/emulator")
+        assert emulator.meta["method"] == label
+        assert emulator.step(torch.zeros(2, 1, 64)).shape == (2, 1, 64)
+    ladder = Schedule.load(study / "02-search/adaptive/seed-0/schedule.json")
+    assert emulator.schedule == ladder
+
+
+def test_rollouts_are_those_of_the_emulator(study):
+    folder = study / "05-rollout/unet-residual/seed-0"
+    told = json.loads((folder / "rollout.json").read_text())
+    states = np.load(folder / "prediction.npy", allow_pickle=False)
+    test = open_split(study / "01-data", "test")
+    assert states.shape == (told["members"], told["trajectories"], told["steps"], *test.shape[2:])
+    emulator = biasbound.load(study / "03-train/unet-residual/seed-0/emulator")
+    x0 = torch.from_numpy(test.read(0, 2)[:, 0]).float()
+    expected = emulator.rollout(x0, told["steps"]).states[0]
+    torch.testing.assert_close(torch.from_numpy(states[1]), expected)
+
+
+def test_a_search_leaves_all_that_its_figures_need(study):
+    folder = study / "02-search/adaptive-v-residual/seed-0"
+    landscape = json.loads((folder / "landscape.json").read_text())
+    exploration = json.loads((folder / "exploration.json").read_text())
+    n = len(landscape["levels"])
+    assert len(landscape["biases"]) == n * (n - 1) // 2
+    assert [c["sigma"] for c in landscape["clean"]] == landscape["levels"]
+    assert {p["sigma"] for p in exploration["points"]} == set(exploration["levels"])
+    assert {p["round"] for p in exploration["points"]} <= set(range(1, 3))
+    lines = (study / "03-train/linear/seed-0/chain.jsonl").read_text().splitlines()
+    assert [json.loads(line)["update"] for line in lines] == [20, 40]
+    assert len(json.loads(lines[0])["rows"]) == 20
+
+
+def test_checkpoints_go_when_the_emulator_is_there(study):
+    left = {p.name for p in (study / "03-train/linear/seed-0").iterdir()}
+    assert left == {"emulator", "log.jsonl", "chain.jsonl", "stage.json"}
+    assert not list(study.rglob("begun.json"))
+    assert not list(study.rglob("spent.json"))
+
+
+def test_the_same_command_makes_nothing_again(study, capsys):
+    marks = {p: p.stat().st_mtime_ns for p in study.rglob("stage.json")}
+    assert main(["evaluate", str(study), "--preset", "ks-smoke", "--jobs", "1"]) == 0
+    assert "0 units made" in capsys.readouterr().out
+    assert {p: p.stat().st_mtime_ns for p in study.rglob("stage.json")} == marks
+
+
+def test_changed_settings_are_refused_by_name_until_told_to_redo(tmp_path, capsys):
+    command = [
+        "train",
+        str(tmp_path / "r"),
+        "--preset",
+        "ks-smoke",
+        "--method",
+        "unet",
+        "--jobs",
+        "1",
+    ]
+    assert main([*command, "--train.updates", "4"]) == 0
+    weights = tmp_path / "r/03-train/unet/seed-0/emulator/model.safetensors"
+    before = weights.read_bytes()
+    assert main([*command, "--train.updates", "6"]) == 2
+    said = capsys.readouterr().err
+    assert "03-train/unet/seed-0" in said
+    assert "--redo" in said
+    assert weights.read_bytes() == before
+    assert read_config(tmp_path / "r/config.yaml").train.updates == 4
+    assert main([*command, "--train.updates", "6", "--redo"]) == 0
+    assert weights.read_bytes() != before
+    assert "1 were there already" in capsys.readouterr().out  # the data
+
+
+def test_status_says_where_a_run_stands(study, capsys):
+    assert main(["status", str(study)]) == 0
+    said = capsys.readouterr().out
+    assert "06-evaluate/refiner/seed-0" in said
+    assert f"{len(study_units(read_config(study / 'config.yaml')))} done" in said
+
+
+def units_and_rows(folder):
+    rows = [replace(r, seconds=0.0) for r in read_rows(folder / "results.jsonl")]
+    return rows, {p.relative_to(folder) for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(("how", "jobs"), [(signal.SIGKILL, 2), (signal.SIGINT, 1)])
+def test_a_stopped_study_goes_on_and_ends_like_an_unbroken_one(tmp_path, how, jobs):
+    command = [sys.executable, "-m", "biasbound", "evaluate", "run", "--preset", "ks-smoke", *TINY]
+    command += ["--jobs", str(jobs), "--train.checkpoint_every", "3", "--train.log_every", "3"]
+    for name in ("broken", "whole"):
+        (tmp_path / name).mkdir()
+    first = subprocess.Popen(
+        command, cwd=tmp_path / "broken", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    mark = tmp_path / "broken/run/02-search/adaptive/seed-0/log.jsonl"
+    deadline = time.monotonic() + 120
+    while not mark.exists() and time.monotonic() < deadline and first.poll() is None:
+        time.sleep(0.02)
+    first.send_signal(how)
+    _, said = first.communicate(timeout=60)
+    assert first.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL), said
+    assert not (tmp_path / "broken/run/02-search/adaptive/seed-0/stage.json").exists()
+    data = (tmp_path / "broken/run/01-data/stage.json").stat().st_mtime_ns
+    time.sleep(0.5)  # workers notice that their parent is gone
+    for name in ("broken", "whole"):
+        done = subprocess.run(
+            command, cwd=tmp_path / name, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "broken/run/01-data/stage.json").stat().st_mtime_ns == data
+    assert units_and_rows(tmp_path / "broken/run") == units_and_rows(tmp_path / "whole/run")
+
+
+def test_a_failed_unit_takes_only_its_own_followers_with_it(tmp_path):
+    config = read_config(
+        presets()["ks-smoke"], [*TINY, "--search.tau", "1.0", "--search.sigma_max", "0.06"]
+    )
+    run = open_run(tmp_path / "r", config)
+    seen = []
+    outcome = bring_about(run, study_units(config), Manner(), seen.append)
+    assert list(outcome.failed) == ["02-search/adaptive/seed-0"]
+    assert "raise τ" in outcome.failed["02-search/adaptive/seed-0"]
+    assert "06-evaluate/unet/seed-0" in outcome.made
+    assert [e.unit for e in seen if e.kind == "failed"] == list(outcome.failed)
+    assert not any("proxy" in name for name in outcome.made)
+
+
+def waves(count, frames=12, points=16, channels=1):
+    """Travelling waves with a speed that is a parameter of their own."""
+    generator = np.random.default_rng(0)
+    x = 2 * np.pi * np.arange(points) / points
+    t = np.arange(frames)[:, None]
+    phase = generator.uniform(0, 6, (count, 1, 1))
+    speed = generator.uniform(0.1, 0.5, count)
+    fields = np.sin(x + phase - speed[:, None, None] * t)[:, :, None].repeat(channels, 2)
+    return Trajectories.from_array(fields.astype(np.float32), dt=0.1, parameters={"speed": speed})
+
+
+def test_ones_own_file_is_divided_used_in_place_and_conditioned_on(tmp_path):
+    save(waves(20), tmp_path / "mine.h5")
+    command = ["evaluate", str(tmp_path / "r"), "--preset", "ks-smoke", "--jobs", "1", *TINY]
+    command += ["--data.dataset", "waves", "--data.train", str(tmp_path / "mine.h5")]
+    command += ["--data.conditions", "[speed]", "--data.stride_time", "1"]
+    assert main(command) == 0
+    sizes = {s: open_split(tmp_path / "r/01-data", s).shape for s in ("train", "valid", "test")}
+    assert [shape[0] for shape in sizes.values()] == [16, 2, 2]
+    assert not list((tmp_path / "r/01-data").glob("*.h5"))
+    emulator = biasbound.load(tmp_path / "r/04-finetune/adaptive-proxy/seed-0/emulator")
+    assert emulator.conditions == ("speed",)
+    assert {r.dataset for r in read_rows(tmp_path / "r/results.jsonl")} == {"waves"}
+
+
+def test_material_is_in_the_networks_units(tmp_path):
+    save(waves(20), tmp_path / "mine.h5")
+    config = read_config(
+        presets()["ks-smoke"],
+        [
+            "--data.dataset",
+            "w",
+            "--data.train",
+            str(tmp_path / "mine.h5"),
+            "--data.stride_time",
+            "1",
+        ],
+    )
+    run = open_run(tmp_path / "r", config)
+    bring_about(run, study_units(config, upto="data"), Manner(), lambda event: None)
+    material = Material(config, run.path / "01-data")
+    batch, items = material.batches(2)
+    everything = batch(np.arange(items))
+    assert everything.frames.shape[1] == 3
+    assert everything.frames.mean().abs() < 0.05
+    assert everything.frames.std() == pytest.approx(1, abs=0.05)
+    pairs = material.pairs("train", 10**6)
+    spread = (pairs.y - pairs.x).square().mean().sqrt().item()
+    assert material.scale == pytest.approx(spread, rel=1e-3)
+
+
+def test_a_grid_that_does_not_fit_the_network_is_refused():
+    layout = waves(2, points=18).layout
+    config = read_config(presets()["ks-smoke"])
+    with pytest.raises(ValueError, match=r"multiple of 4.*network\.multipliers"):
+        network_for(replace(config.network, multipliers=(1, 1, 1)), layout)
+
+
+def test_a_plan_counts_what_will_be_trained(study):
+    config = read_config(study / "config.yaml")
+    units = study_units(config)
+    planned = {p.unit.name: p for p in plan(config, units)}
+    for name, p in planned.items():
+        record = json.loads((study / name / "stage.json").read_text())
+        if "parameters" in record:
+            assert p.parameters == record["parameters"]
+            assert p.updates == record["updates"]
+    tf, ut = (planned[f"03-train/{m}/seed-0"] for m in ("unet", "unet-ut1"))
+    assert ut.flops == 2 * tf.flops
+    assert layout_of(config).shape == open_split(study / "01-data", "train").shape
+
+
+def test_a_dry_run_writes_nothing_and_names_every_unit(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--preset", "transonic-paper", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    for unit in study_units(read_config(presets()["transonic-paper"])):
+        assert unit.name in said
+    assert "FLOP" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("flow", ["kolmogorov", "transonic"])
+def test_the_other_flows_run_from_data_to_scores(flow, tmp_path):
+    folder = tmp_path / flow
+    assert main(["evaluate", str(folder), "--preset", f"{flow}-smoke", "--jobs", "1"]) == 0
+    rows = read_rows(folder / "results.jsonl")
+    for label in read_config(folder / "config.yaml").methods:
+        assert select(rows, method=label, metric="mse", step=1)[0].value > 0
+
+
+def test_two_processes_train_like_one(tmp_path):
+    """The same command under torchrun."""
+    arguments = [
+        "train",
+        "run",
+        "--preset",
+        "ks-smoke",
+        "--method",
+        "adaptive",
+        *TINY,
+        "--jobs",
+        "1",
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    commands = {
+        "one": [sys.executable, "-m", "biasbound", *arguments],
+        "two": [
+            sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=0",
+            "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0", "-m", "biasbound", *arguments,
+        ],
+    }  # fmt: skip
+    losses = {}
+    for name, command in commands.items():
+        (tmp_path / name).mkdir()
+        done = subprocess.run(
+            command,
+            cwd=tmp_path / name,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        log = Path(tmp_path / name / "run/03-train/adaptive/seed-0/log.jsonl").read_text()
+        losses[name] = [json.loads(line)["loss"] for line in log.splitlines()]
+    assert losses["two"] == pytest.approx(losses["one"], rel=1e-4)
