@@ -35,6 +35,7 @@ FLOW = (
     "emulate",
     "adapt",
     "methods",
+    "metrics",
     "cli",
 )
 
