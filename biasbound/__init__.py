@@ -36,6 +36,8 @@ FLOW = (
     "adapt",
     "methods",
     "metrics",
+    "rows",
+    "score",
     "cli",
 )
 

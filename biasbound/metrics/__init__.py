@@ -8,7 +8,7 @@ its errors and CRPS are +∞, its correlation is 0, FSD is +∞, spread–skill 
 are scored as they are (`escaped` counts them).
 """
 
-from .arrays import broken, escaped
+from .arrays import Array, broken, escaped
 from .correlation import CorrelationTime, correlation_frames, correlation_time, share
 from .derivatives import derivative, vorticity
 from .ensemble import (
@@ -18,7 +18,7 @@ from .ensemble import (
     spread_and_error,
     spread_skill,
 )
-from .errors import VRMSE_EPS, mse, mse_at, mse_frames, vrmse_frames
+from .errors import VRMSE_EPS, Scale, mse, mse_at, mse_frames, vrmse_frames
 from .frechet import FewSamples, frechet_distance, fsd, fsd_curve, spectral_features
 from .intervals import Interval, bootstrap
 from .spectra import (
@@ -32,10 +32,12 @@ from .spectra import (
 
 __all__ = [
     "VRMSE_EPS",
+    "Array",
     "CorrelationTime",
     "FewSamples",
     "Interval",
     "RankHistogram",
+    "Scale",
     "bootstrap",
     "broken",
     "correlation_frames",

@@ -29,7 +29,7 @@ __all__ = [
 Array = Float[Tensor, "..."] | Float[np.ndarray, "..."]
 
 
-def double(array: Array) -> Float64[Tensor, ...]:
+def double(array: Array) -> Float64[Tensor, " *N"]:
     """A float64 tensor on the CPU; a copy where the array cannot be shared."""
     if isinstance(array, Tensor):
         return array.detach().to("cpu", torch.float64)

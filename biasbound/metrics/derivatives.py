@@ -26,8 +26,8 @@ def each_axis(value: T | Sequence[T], rank: int, what: str) -> tuple[T, ...]:
 
 
 def derivative(
-    field: Float[Tensor, ...], axis: int, *, periodic: bool, spacing: float
-) -> Float64[Tensor, ...]:
+    field: Float[Tensor, " *N"], axis: int, *, periodic: bool, spacing: float
+) -> Float64[Tensor, " *N"]:
     """∂/∂x along one axis with points `spacing` apart.
 
     Periodic: exact for every resolved wave (the wave at Nyquist of an even grid, whose derivative a grid cannot tell, gives 0).

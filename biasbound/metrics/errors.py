@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .arrays import Array, check_step, per_frame
 
-__all__ = ["VRMSE_EPS", "mse", "mse_at", "mse_frames", "vrmse_frames"]
+__all__ = ["VRMSE_EPS", "Scale", "mse", "mse_at", "mse_frames", "vrmse_frames"]
 
 VRMSE_EPS = 1e-7
 Scale = Sequence[float] | Float[np.ndarray, " C"] | Float[Tensor, " C"]  # one a channel

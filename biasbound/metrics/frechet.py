@@ -44,9 +44,7 @@ def _root(cov: Float64[Tensor, "d d"]) -> Float64[Tensor, "d d"]:
     return root
 
 
-def _checked(
-    mu1: Tensor, cov1: Tensor, mu2: Tensor, cov2: Tensor
-) -> tuple[Float64[Tensor, ...], ...]:
+def _checked(mu1: Tensor, cov1: Tensor, mu2: Tensor, cov2: Tensor) -> tuple[Tensor, ...]:
     d = mu1.numel()
     if {mu1.shape, mu2.shape} != {(d,)} or {cov1.shape, cov2.shape} != {(d, d)}:
         found = [tuple(t.shape) for t in (mu1, cov1, mu2, cov2)]
@@ -55,10 +53,10 @@ def _checked(
 
 
 def frechet_distance(
-    mu1: Float[Tensor, ...],
-    cov1: Float[Tensor, ...],
-    mu2: Float[Tensor, ...],
-    cov2: Float[Tensor, ...],
+    mu1: Float[Tensor, " *a"],
+    cov1: Float[Tensor, " *b"],
+    mu2: Float[Tensor, " *c"],
+    cov2: Float[Tensor, " *d"],
 ) -> float:
     """‖μ₁ − μ₂‖² + Tr Σ₁ + Tr Σ₂ − 2 Tr (Σ₁^½ Σ₂ Σ₁^½)^½, the squared distance between two Gaussians, in float64.
 
