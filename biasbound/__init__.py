@@ -38,6 +38,7 @@ FLOW = (
     "metrics",
     "rows",
     "score",
+    "report",
     "cli",
 )
 
