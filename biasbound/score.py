@@ -148,8 +148,8 @@ def score(
     and `_best`, of the field or, with `correlate="vorticity"`, of the vorticity of a velocity; `never_failed`. All these are of member 0. With
     several members also `crps` (fair) and `spread_skill`.
 
-    `low` and `high` are 95 % bootstrap intervals over trajectories. FSD has none: a resample repeats trajectories, and a Fréchet distance
-    between repeated samples is too large. `broken` is always there: how many trajectories of member 0 became non-finite, with
+    `low` and `high` are 95 % bootstrap intervals over trajectories. FSD has none: it is too large for few trajectories, and larger
+    still for resamples, which repeat some. `broken` is always there: how many trajectories of member 0 became non-finite, with
     `broken_step`, the first step at which one did; `broken_members` counts those of all members; `escaped` counts finite but absurd ones
     too. What a break makes non-finite is None.
     """

@@ -74,17 +74,17 @@ def test_transonic_is_in_normalised_units_with_its_last_error():
     assert "normalised units" not in table1(unit("ks")).text()
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(st.randoms(use_true_random=False))
 def test_the_order_is_the_papers_then_the_alphabets(random):
     methods = ["unet", "unet-ut1", "unet-ut7", "unet-ut10", "linear", "cosine", "sigmoid", "refiner", "adaptive", "adaptive-proxy", "aardvark", "zebra"]  # fmt: skip
-    datasets = ["kolmogorov", "transonic", "ks", "burgers", "waves"]
+    datasets = ["kolmogorov", "transonic", "ks", "waves"]
     rows = [r for d, m in itertools.product(datasets, methods) for r in unit(d, m)]
     expected = table1(rows)
     random.shuffle(rows)
     table = table1(rows)
     assert table == expected
-    assert [c for c in cells(table, "Dataset") if c] == ["Kolmo", "Tra", "KS", "burgers", "waves"]
+    assert [c for c in cells(table, "Dataset") if c] == ["Kolmo", "Tra", "KS", "waves"]
     assert cells(table, "Method")[: len(methods)] == [title_of(m) for m in methods]
 
 
