@@ -2,8 +2,6 @@
 
 import math
 import re
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -491,20 +489,14 @@ def test_one_or_broken_trajectories_have_no_interval(values):
 # --- the page about them
 
 
-def test_the_program_of_the_metrics_page_runs(tmp_path):
-    page = ROOT / "docs" / "metrics.md"
-    programs = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+def test_the_programs_of_the_metrics_page_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(programs) == 2
-    run = subprocess.run(
-        [sys.executable, "-c", "\n".join(programs)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-    )
-    assert run.returncode == 0, run.stderr
-    assert "my-model" in run.stdout
+    for program in programs:
+        exec(compile(program, "docs/metrics.md", "exec"), {})  # noqa: S102
+    assert "my-model" in capsys.readouterr().out
 
 
 def test_the_metrics_page_names_every_metric():
