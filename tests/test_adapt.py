@@ -2,7 +2,7 @@ import pytest
 import torch
 from toys import Filter, advected
 
-from biasbound.adapt import Explorer, SearchOptions, ladder
+from biasbound.adapt import Explorer, SearchOptions, grid, ladder
 from biasbound.bias import bias_curve
 from biasbound.data.batches import Batch
 from biasbound.denoise import EpsDenoiser, VDenoiser, X0Denoiser
