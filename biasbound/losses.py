@@ -77,13 +77,15 @@ def loss_and_proxy(
     y: State,
     schedule: Schedule,
     *,
+    detach: bool = False,
     generator: torch.Generator | None = None,
 ) -> tuple[Scalar, State]:
     """(L_diff, P⁽⁰⁾): the loss of a frame and its proxy estimate, from one network call.
 
     Both ask about the same x, the loss at drawn levels σ_t and the proxy at σ_0. A sample with t = 0 is asked once:
     its ε serves both. Each term still sees standard normal noise, independent of all else in that term, so the
-    expectation of their sum and of its gradient is that of separate draws. A batch of B costs 2B − #{t = 0} rows.
+    expectation of their sum and of its gradient is that of separate draws. A batch of B costs 2B − #{t = 0} rows;
+    with `detach` those of the estimate alone are asked apart, without gradient.
     """
     count = len(y)
     t = draw_index(len(schedule), count, generator)
@@ -93,14 +95,21 @@ def loss_and_proxy(
     row = torch.cat([torch.arange(count), apart])
     sigma = torch.tensor(schedule.sigma, dtype=torch.float64)[torch.cat([t, 0 * apart])]
     y_t = renoise(y[row], sigma, torch.cat([eps, fresh[apart]]))
-    output = denoiser.prediction(y_t, x[row], sigma)
+    if detach and len(apart):  # a gradient that nobody needs would cost more than a second call
+        output = denoiser.prediction(y_t[:count], x, sigma[:count])
+        with torch.no_grad():
+            rest = denoiser.prediction(y_t[count:], x[apart], sigma[count:])
+        output = torch.cat([output, rest])
+    else:
+        output = denoiser.prediction(y_t, x[row], sigma)
     target = denoiser.target(y, x, sigma[:count], eps)
     loss = _squared_error(output[:count], target).mean()
     bottom = torch.arange(count)  # where each sample was asked at σ_0
     bottom[apart] = torch.arange(count, len(row))
     # The same wrapper over a network that has answered already.
     answered = type(denoiser)(lambda *_: output[bottom], denoiser.residual)
-    return loss, ask(answered, y_t[bottom], x, schedule.level(0))
+    estimate = ask(answered, y_t[bottom], x, schedule.level(0))
+    return loss, estimate.detach() if detach else estimate
 
 
 def unrolled_loss(
@@ -167,10 +176,9 @@ def proxy_unrolled_loss(
             denoiser, frames, schedule, estimate, conditions=conditions, generator=generator
         )
 
-    def inner(x: Condition, y: State) -> tuple[Scalar, State]:
-        loss, state = loss_and_proxy(denoiser, x, y, schedule, generator=generator)
-        return loss, state.detach() if detach else state
-
+    inner = partial(
+        loss_and_proxy, denoiser, schedule=schedule, detach=detach, generator=generator
+    )
     last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator)
     return _unroll(frames, conditions, inner, last)
 

@@ -345,16 +345,18 @@ def test_the_average_and_its_state_are_those_of_torch():
             ours.load_state_dict(theirs.state_dict())
 
 
-def test_two_processes_train_as_one(tmp_path):
+@pytest.mark.parametrize("name", ["v", "proxy"])
+def test_two_processes_train_as_one(tmp_path, name):
     """gloo on the CPU: the same global batch gives the same losses, and only the first process writes."""
     program = tmp_path / "run.py"
     tests = str(Path(__file__).parent)
     program.write_text(
         f"import sys; sys.path.insert(0, {tests!r})\n"
         "import torch; torch.set_num_threads(1)\n"
-        "from pathlib import Path\nfrom test_fit import trainer\nfrom biasbound.track import JsonlLog\n"
+        "from pathlib import Path\nfrom test_fit import METHODS, trainer\nfrom biasbound.track import JsonlLog\n"
+        f"loss = METHODS[{name!r}][1]\n"
         "f = Path(sys.argv[1]); f.mkdir(exist_ok=True)\n"
-        "trainer(dict(updates=40), folder=f, observers=[JsonlLog(f / 'log.jsonl')]).run()\n"
+        "trainer(dict(updates=40), loss, folder=f, observers=[JsonlLog(f / 'log.jsonl')]).run()\n"
     )
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     launch = [
