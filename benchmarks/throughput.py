@@ -2,11 +2,16 @@
 
 What is compared runs in turn, round after round in one process, so that a noisy neighbour meets all of it:
 
-- *ours*: `biasbound.nets`, fused Adam, the average of weights as one operation over all of them;
-- *plain* (plain_unet.py): the same network and loss as one writes them first: nn.Conv with padding_mode="circular", nn.GroupNorm, one
-  nn.Linear a block, default Adam (on a CPU one tensor after the other), the average of weights by a loop over the
-  parameters, and loss.item() in every step. That it is the same function is checked before anything is timed;
+- *ours*: `fit.Trainer.update` with the losses of `methods` on the networks of `nets`; the gradient is not clipped,
+  because the plain loop does not clip it;
+- *plain* (plain_unet.py): the same network and loss as one writes them first: nn.Conv with padding_mode="circular",
+  nn.GroupNorm, one nn.Linear a block, default Adam (on a CPU one tensor after the other), the average of weights by a
+  loop over the parameters, and loss.item() in every step. That it is the same function is checked before anything is
+  timed;
 - the machine's matrix product (1024 × 1024, float32), which is what "peak" means here.
+
+A proxy-unrolled update (u = 1, n = 0) and one that unrolls the full chain of `linear(20)` are held against teacher
+forcing; "in turn" is the proxy with its three network calls one after the other, and noise of its own.
 
 Times are CPU time over all threads; wall time stands beside it where threads are compared. A ratio is the median of the
 ratios of the rounds. `--compile` adds torch.compile (minutes). benchmarks/throughput_parts.py measures the alternatives
@@ -20,17 +25,21 @@ import copy
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from plain_unet import DECAY, LADDER, RATE, Plain
 from torch import Tensor
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 from torch.utils.flop_counter import FlopCounterMode
 
+from biasbound.data.batches import Batch
 from biasbound.denoise import VDenoiser
+from biasbound.fit import FitOptions, Trainer
+from biasbound.losses import full_unrolled_loss, unrolled_loss
+from biasbound.methods import method
 from biasbound.nets import ConditionalNet, UNetConfig, mini
-from biasbound.noise import coefficients, linear, log_snr, renoise
+from biasbound.noise import linear, log_snr
 from biasbound.sample import proxy_estimate, sample
 
 ROUND = ("circular", "circular")
@@ -41,79 +50,44 @@ CASES = {
     "2-D small": (mini("small", in_channels=4, out_channels=2, padding=ROUND), 32, 8),
     "2-D large": (mini("large", in_channels=4, out_channels=2, padding=ROUND), 32, 8),
 }
+WARM = (
+    8  # untimed runs: a convolution is prepared anew for every batch size, and the proxy's varies
+)
 Runs = dict[str, Callable[[], object]]
 
 
-def train_step(
-    loss: Callable[[], Tensor], optimiser: torch.optim.Optimizer, average: Callable[[], None]
-) -> Tensor:
-    """Ours; what `fit` does in an update."""
-    value = loss()
-    optimiser.zero_grad()
-    value.backward()
-    optimiser.step()
-    average()
-    return value.detach()
+def proxy_in_turn(model: VDenoiser, batch: Batch, generator: torch.Generator) -> Tensor:
+    estimate = partial(proxy_estimate, model, schedule=LADDER, generator=generator)
+    return unrolled_loss(model, batch.frames, LADDER, estimate, generator=generator)
 
 
-def denoising_loss(denoiser: VDenoiser, x: Tensor, y: Tensor, levels: Tensor) -> Tensor:
-    sigma, eps = levels[torch.randint(len(levels), (len(y),))], torch.randn_like(y)
-    output = denoiser.prediction(renoise(y, sigma, eps), x, sigma)
-    return F.mse_loss(output, denoiser.target(y, x, sigma, eps))
-
-
-def joint_proxy_loss(denoiser: VDenoiser, window: Tensor, levels: Tensor) -> Tensor:
-    """Proxy unrolling (n = 0, u = 1) whose first loss and proxy estimate are one call with twice the batch."""
-    x, y, later = window.unbind(1)
-    draws = torch.randint(len(levels), (len(y),))
-    sigma = torch.cat([levels[draws], levels[:1].expand(len(y))])
-    both, eps = torch.cat([y, y]), torch.randn(2 * len(y), *y.shape[1:])
-    y_t, conditions = renoise(both, sigma, eps), torch.cat([x, x])
-    output, target = (
-        denoiser.prediction(y_t, conditions, sigma),
-        denoiser.target(both, conditions, sigma, eps),
-    )
-    a, s = coefficients(sigma, y_t)
-    estimate = denoiser.estimate(output, y_t, a, s)[len(y) :]
-    first = F.mse_loss(output[: len(y)], target[: len(y)])
-    return first + denoising_loss(denoiser, estimate, later, levels)
+def full_chain(model: VDenoiser, batch: Batch, generator: torch.Generator) -> Tensor:
+    return full_unrolled_loss(model, batch.frames, linear(20), generator=generator)
 
 
 class Ours:
+    """One model, and a training of its own for each loss."""
+
+    LOSSES: ClassVar = {
+        "teacher forcing": method("adaptive-v").loss(lambda: LADDER),
+        "proxy": method("adaptive-v-proxy").loss(lambda: LADDER),
+        "proxy in turn": proxy_in_turn,
+        "full chain": full_chain,
+    }
+
     def __init__(self, config: UNetConfig, window: Tensor, compiled: bool = False) -> None:
         self.net, self.window = ConditionalNet(config), window
-        self.denoiser = VDenoiser(self.net)
-        self.levels = torch.tensor(LADDER.sigma, dtype=torch.float64)
-        self.optimiser = torch.optim.Adam(self.net.parameters(), lr=RATE, fused=True)
-        current, mean = (list(n.parameters()) for n in (self.net, copy.deepcopy(self.net)))
-        ema = get_ema_multi_avg_fn(DECAY)
-        self.average = lambda: ema(mean, current, 0)
-        if compiled:
-            self.net.compile(dynamic=False)
+        self.denoiser, self.compiled = VDenoiser(self.net), compiled
 
-    def update(self, loss: Callable[[], Tensor] | None = None) -> object:
-        return train_step(loss or self.teacher_forcing, self.optimiser, self.average)
-
-    def teacher_forcing(self) -> Tensor:
-        return denoising_loss(self.denoiser, self.window[:, 0], self.window[:, 1], self.levels)
-
-    def proxy(self) -> object:
-        return self.update(lambda: joint_proxy_loss(self.denoiser, self.window, self.levels))
-
-    def unrolled(self, estimate: Callable[[Tensor, Tensor], Tensor]) -> object:
-        x, y, later = self.window.unbind(1)
-
-        def loss() -> Tensor:
-            first = denoising_loss(self.denoiser, x, y, self.levels)
-            return first + denoising_loss(self.denoiser, estimate(x, y), later, self.levels)
-
-        return self.update(loss)
-
-    def proxy_in_turn(self) -> object:
-        return self.unrolled(lambda x, y: proxy_estimate(self.denoiser, x, y, LADDER))
-
-    def full_chain(self) -> object:
-        return self.unrolled(lambda x, _: sample(self.denoiser, x, linear(20)))
+    def update(self, loss: str = "teacher forcing") -> Callable[[], object]:
+        """`Trainer.update` of a training that starts from the present weights."""
+        model = copy.deepcopy(self.denoiser)
+        if self.compiled:
+            model.net.compile(dynamic=False)
+        size, grid = len(self.window), self.window.shape[3:]
+        batch = Batch(self.window, self.window.new_zeros(size, 0, *grid))
+        options = FitOptions(updates=10**6, batch=size, lr=RATE, ema=DECAY, clip=None)
+        return Trainer(model, self.LOSSES[loss], lambda _: batch, size, options).update
 
     @torch.inference_mode()
     def frame(self) -> object:
@@ -144,7 +118,8 @@ class Timed(dict[str, list[tuple[float, float]]]):
     def __init__(self, runs: Runs, rounds: int, repeats: int = 1) -> None:
         super().__init__({name: [] for name in runs})
         for run in runs.values():
-            run()
+            for _ in range(WARM):
+                run()
         for _ in range(rounds):
             for name, run in runs.items():
                 cpu, wall = time.process_time(), time.perf_counter()
@@ -181,23 +156,23 @@ def measure_case(name: str, rounds: int, threads: Iterable[int], compiled: bool)
     ours, plain = checked_pair(name, False)
     matrix = torch.randn(1024, 1024)
     single: Runs = {
-        "ours": ours.update,
+        "ours": ours.update(),
         "plain": plain.update,
         "frame": ours.frame,
         "plain frame": plain.frame,
     }
     single |= {
-        "proxy": ours.proxy,
-        "proxy in turn": ours.proxy_in_turn,
+        "proxy": ours.update("proxy"),
+        "proxy in turn": ours.update("proxy in turn"),
         "product": lambda: matrix @ matrix,
     }
     if compiled:
-        single["compiled"] = checked_pair(name, True)[0].update
+        single["compiled"] = checked_pair(name, True)[0].update()
     runs: Runs = {}
     for n in threads:
         runs |= {f"{key} {n}": with_threads(n, run) for key, run in single.items()}
-    work, first = flops(ours.update), min(threads)
-    runs[f"full chain {first}"] = with_threads(first, ours.full_chain)
+    work, first = flops(single["ours"]), min(threads)
+    runs[f"full chain {first}"] = with_threads(first, ours.update("full chain"))
     t = Timed(runs, rounds)
     config, points, batch = CASES[name]
     print(f"\n{name}: {ours.net.parameter_count:,} parameters, {points}{f' × {points}' * (config.dims - 1)} points, batch {batch}")  # fmt: skip
@@ -217,7 +192,7 @@ def measure_case(name: str, rounds: int, threads: Iterable[int], compiled: bool)
         for key in ("proxy", "proxy in turn", "full chain")
     }
     print(
-        f"against teacher forcing: proxy unrolled {over['proxy']:.2f}× (its two calls on x joined; in turn "
+        f"against teacher forcing: proxy unrolled {over['proxy']:.2f}× (in turn "
         f"{over['proxy in turn']:.2f}×), full chain of 20 levels {over['full chain']:.1f}×"
     )
 

@@ -15,6 +15,7 @@ from throughput import ROUND, Runs, Timed
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from biasbound.fit.average import MovingAverage
 from biasbound.nets import ConditionalNet, layers, mini
 
 Table = tuple[str, Runs]
@@ -112,8 +113,7 @@ def around_the_gradient() -> Iterator[Table]:
     net = ConditionalNet(mini("small"))
     for parameter in net.parameters():
         parameter.grad = torch.randn_like(parameter)
-    ema = get_ema_multi_avg_fn(DECAY)
-    averaged = AveragedModel(net, multi_avg_fn=ema)
+    averaged = AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(DECAY))
     lists = list(copy.deepcopy(net).parameters()), list(net.parameters())
 
     @torch.no_grad()
@@ -129,7 +129,7 @@ def around_the_gradient() -> Iterator[Table]:
             "ours: Adam, fused": torch.optim.Adam(net.parameters(), fused=True).step,
             "average by a loop": loop,
             "AveragedModel.update_parameters": lambda: averaged.update_parameters(net),
-            "ours: its update on lists that are kept": lambda: ema(*lists, 0),
+            "ours: on lists that are kept": MovingAverage(net, DECAY).update,
         },
     )
 

@@ -8,12 +8,13 @@ units of the network (normalised).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .denoise import NetDenoiser
+from .denoise import NetDenoiser, ask
 from .noise import Condition, Schedule, State, draw, draw_index, renoise
 from .predict import DirectPredictor, Refiner
 from .sample import Transition, proxy_estimate, sample
@@ -22,6 +23,7 @@ __all__ = [
     "diffusion_loss",
     "direct_loss",
     "full_unrolled_loss",
+    "loss_and_proxy",
     "proxy_unrolled_loss",
     "refiner_loss",
     "unrolled_loss",
@@ -58,13 +60,56 @@ def diffusion_loss(
     t = draw_index(len(schedule), len(y), generator)
     sigma = torch.tensor(schedule.sigma, dtype=torch.float64)[t]
     eps = draw(y, generator)
-    error = denoiser.prediction(renoise(y, sigma, eps), x, sigma) - denoiser.target(
-        y, x, sigma, eps
-    )
-    per_sample = error.square().flatten(1).mean(1)
+    output = denoiser.prediction(renoise(y, sigma, eps), x, sigma)
+    per_sample = _squared_error(output, denoiser.target(y, x, sigma, eps))
     if weights is not None:
         per_sample = per_sample * torch.tensor(weights, dtype=torch.float64)[t].to(per_sample)
     return per_sample.mean()
+
+
+def _squared_error(output: State, target: State) -> Float[Tensor, " B"]:
+    return (output - target).square().flatten(1).mean(1)
+
+
+def loss_and_proxy(
+    denoiser: NetDenoiser,
+    x: Condition,
+    y: State,
+    schedule: Schedule,
+    *,
+    detach: bool = False,
+    generator: torch.Generator | None = None,
+) -> tuple[Scalar, State]:
+    """(L_diff, P⁽⁰⁾): the loss of a frame and its proxy estimate, from one network call.
+
+    Both ask about the same x, the loss at drawn levels σ_t and the proxy at σ_0. A sample with t = 0 is asked once:
+    its ε serves both. Each term still sees standard normal noise, independent of all else in that term, so the
+    expectation of their sum and of its gradient is that of separate draws. A batch of B costs 2B − #{t = 0} rows;
+    with `detach` those of the estimate alone are asked apart, without gradient.
+    """
+    count = len(y)
+    t = draw_index(len(schedule), count, generator)
+    # Both noises for every row, so that the stream does not hang on how many are shared.
+    eps, fresh = draw(y, generator), draw(y, generator)
+    apart = t.nonzero().flatten()
+    row = torch.cat([torch.arange(count), apart])
+    sigma = torch.tensor(schedule.sigma, dtype=torch.float64)[torch.cat([t, 0 * apart])]
+    y_t = renoise(y[row], sigma, torch.cat([eps, fresh[apart]]))
+    if detach and len(apart):  # a gradient that nobody needs would cost more than a second call
+        output = denoiser.prediction(y_t[:count], x, sigma[:count])
+        with torch.no_grad():
+            rest = denoiser.prediction(y_t[count:], x[apart], sigma[count:])
+        output = torch.cat([output, rest])
+    else:
+        output = denoiser.prediction(y_t, x[row], sigma)
+    target = denoiser.target(y, x, sigma[:count], eps)
+    loss = _squared_error(output[:count], target).mean()
+    bottom = torch.arange(count)  # where each sample was asked at σ_0
+    bottom[apart] = torch.arange(count, len(row))
+    # The same wrapper over a network that has answered already.
+    answered = type(denoiser)(lambda *_: output[bottom], denoiser.residual)
+    estimate = ask(answered, y_t[bottom], x, schedule.level(0))
+    return loss, estimate.detach() if detach else estimate
 
 
 def unrolled_loss(
@@ -77,13 +122,26 @@ def unrolled_loss(
     generator: torch.Generator | None = None,
 ) -> Scalar:
     """Σ_j L_diff(x̂^{k+j}, x^{k+j+1}) with x̂^k = x^k and x̂^{k+j} = estimate(x̂^{k+j−1}, x^{k+j})."""
+    last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator)
+    return _unroll(frames, conditions, lambda x, y: (last(x, y), estimate(x, y)), last)
+
+
+def _unroll(
+    frames: Window,
+    conditions: Float[Tensor, "B P *N"] | None,
+    inner: Callable[[Condition, State], tuple[Scalar, State]],
+    last: Callable[[Condition, State], Scalar],
+) -> Scalar:
+    """Σ of the losses of all frames: `inner` also gives the state that the next one starts from."""
     state = frames[:, 0]
     total = torch.zeros((), dtype=frames.dtype, device=frames.device)
     for j in range(1, frames.shape[1]):
-        x = informed(state, conditions)
-        total = total + diffusion_loss(denoiser, x, frames[:, j], schedule, generator=generator)
+        x, y = informed(state, conditions), frames[:, j]
         if j + 1 < frames.shape[1]:
-            state = estimate(x, frames[:, j])
+            loss, state = inner(x, y)
+        else:
+            loss = last(x, y)
+        total = total + loss
     return total
 
 
@@ -100,24 +158,29 @@ def proxy_unrolled_loss(
 ) -> Scalar:
     """L_P-UT (paper Sec. 5): later frames are conditioned on the proxy estimate P⁽ⁿ⁾ of the one before.
 
-    The gradient flows through the proxy's n + 1 calls unless `detach` is set.
+    The gradient flows through the proxy's n + 1 calls unless `detach` is set. With n = 0 the proxy shares the network
+    call of the frame's loss (`loss_and_proxy`).
     """
 
-    def estimate(x: Condition, y: State) -> State:
-        return proxy_estimate(
+    if n != 0:
+        estimate = partial(
+            proxy_estimate,
             denoiser,
-            x,
-            y,
-            schedule,
+            schedule=schedule,
             n=n,
             generator=generator,
             detach=detach,
             transition=transition,
         )
+        return unrolled_loss(
+            denoiser, frames, schedule, estimate, conditions=conditions, generator=generator
+        )
 
-    return unrolled_loss(
-        denoiser, frames, schedule, estimate, conditions=conditions, generator=generator
+    inner = partial(
+        loss_and_proxy, denoiser, schedule=schedule, detach=detach, generator=generator
     )
+    last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator)
+    return _unroll(frames, conditions, inner, last)
 
 
 def full_unrolled_loss(

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.optim.swa_utils import AveragedModel
 from toys import Filter, advected
 
 from biasbound.checkpoint import DamagedCheckpoint, load_newest, load_tensors, save_tensors
 from biasbound.denoise import EpsDenoiser, VDenoiser, X0Denoiser
 from biasbound.fit import Diverged, FitOptions, Trainer, learning_rate
+from biasbound.fit.average import MovingAverage
 from biasbound.losses import diffusion_loss, direct_loss, proxy_unrolled_loss, refiner_loss
 from biasbound.noise import log_uniform
 from biasbound.predict import DirectPredictor, Refiner
@@ -320,16 +322,41 @@ def test_the_averaged_weights_are_the_moving_average():
     assert torch.allclose(run.averaged.net.mix, expected, atol=1e-7)
 
 
-def test_two_processes_train_as_one(tmp_path):
+def test_the_average_and_its_state_are_those_of_torch():
+    """To the bit, buffers too, so that a checkpoint of one is a checkpoint of the other."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    ours, decay = MovingAverage(model, 0.4), 0.4
+
+    def lerp(mean, current, count):
+        n = int(count)
+        torch._foreach_lerp_(mean, current, 1 - min(decay, (1 + n) / (10 + n)))
+
+    theirs = AveragedModel(model, multi_avg_fn=lerp)
+    for update in range(12):
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(torch.randn_like(p))
+            model(torch.randn(5, 3))  # moves the buffers
+        ours.update()
+        theirs.update_parameters(model)
+        assert same(ours.state_dict(), theirs.state_dict()), update
+        if update == 6:
+            ours.load_state_dict(theirs.state_dict())
+
+
+@pytest.mark.parametrize("name", ["v", "proxy"])
+def test_two_processes_train_as_one(tmp_path, name):
     """gloo on the CPU: the same global batch gives the same losses, and only the first process writes."""
     program = tmp_path / "run.py"
     tests = str(Path(__file__).parent)
     program.write_text(
         f"import sys; sys.path.insert(0, {tests!r})\n"
         "import torch; torch.set_num_threads(1)\n"
-        "from pathlib import Path\nfrom test_fit import trainer\nfrom biasbound.track import JsonlLog\n"
+        "from pathlib import Path\nfrom test_fit import METHODS, trainer\nfrom biasbound.track import JsonlLog\n"
+        f"loss = METHODS[{name!r}][1]\n"
         "f = Path(sys.argv[1]); f.mkdir(exist_ok=True)\n"
-        "trainer(dict(updates=40), folder=f, observers=[JsonlLog(f / 'log.jsonl')]).run()\n"
+        "trainer(dict(updates=40), loss, folder=f, observers=[JsonlLog(f / 'log.jsonl')]).run()\n"
     )
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     launch = [

@@ -1,4 +1,5 @@
 import math
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -14,7 +15,15 @@ from biasbound.losses import (
     refiner_loss,
     unrolled_loss,
 )
-from biasbound.noise import Schedule, ShardGenerator, alpha_bar, draw, log_uniform, renoise
+from biasbound.noise import (
+    Schedule,
+    ShardGenerator,
+    alpha_bar,
+    draw,
+    draw_index,
+    log_uniform,
+    renoise,
+)
 from biasbound.oracle import GaussianOracle
 from biasbound.predict import DirectPredictor, Refiner
 from biasbound.sample import proxy_estimate, sample
@@ -147,6 +156,98 @@ def test_detach_changes_the_gradient_and_not_the_value(loss):
     assert not torch.allclose(slopes[0], slopes[1])
 
 
+# --- the proxy in the network call of the loss --------------------------------------------------------
+
+
+def in_turn(denoiser, frames, schedule, generator, detach=False, conditions=None):
+    """L_P-UT with n = 0 by three calls of the network a frame pair, on the noises that the joined calls see."""
+    levels = torch.tensor(schedule.sigma, dtype=torch.float64)
+    state, total = frames[:, 0], 0
+    for j, y in enumerate(frames[:, 1:].unbind(1)):
+        x = state if conditions is None else torch.cat([state, conditions], 1)
+        t, eps = draw_index(len(schedule), len(y), generator), draw(y, generator)
+        output = denoiser.prediction(renoise(y, levels[t], eps), x, levels[t])
+        total = total + (output - denoiser.target(y, x, levels[t], eps)).square().mean()
+        if j + 2 < frames.shape[1]:
+            shared = (t == 0).reshape(-1, 1, 1)
+            noise = torch.where(shared, eps, draw(y, generator))
+            state = denoiser(renoise(y, schedule.sigma[0], noise), x, schedule.sigma[0])
+            state = state.detach() if detach else state
+    return total
+
+
+@pytest.mark.parametrize("wrapper", [EpsDenoiser, X0Denoiser, VDenoiser])
+@pytest.mark.parametrize("residual", [None, 0.3])
+@pytest.mark.parametrize("detach", [False, True])
+@pytest.mark.parametrize(("levels", "unroll", "told"), [(4, 1, 0), (4, 2, 1), (1, 2, 0)])
+def test_the_joined_proxy_is_three_calls_in_turn(wrapper, residual, detach, levels, unroll, told):
+    """Value and gradient, on the same noise; with one level every sample is shared."""
+    torch.manual_seed(0)
+    frames = advected(12, frames=unroll + 2, dtype=torch.float64)
+    conditions = torch.randn(12, told, 16, dtype=torch.float64) if told else None
+    schedule = log_uniform(4, 0.2, 0.95) if levels > 1 else Schedule([0.3])
+    denoiser = wrapper(Filter(condition=1 + told).double(), residual)
+    torch.nn.init.normal_(denoiser.net.mix, std=0.2)
+    generators = seeded(2), seeded(2)
+    got = proxy_unrolled_loss(
+        denoiser, frames, schedule, detach=detach, conditions=conditions, generator=generators[0]
+    )
+    expected = in_turn(denoiser, frames, schedule, generators[1], detach, conditions)
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=0)
+    slopes = [torch.autograd.grad(loss, list(denoiser.parameters())) for loss in (got, expected)]
+    for a, b in zip(*slopes, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+    assert slopes[0][0].abs().max() > 1e-3
+    assert torch.equal(*(torch.randn(2, generator=g) for g in generators))
+
+
+def test_the_network_is_asked_once_a_frame_and_no_row_twice():
+    frames, schedule, asked = advected(64, frames=4), log_uniform(4, 0.1, 0.9), []
+
+    def net(z_t, x, told):
+        asked.append((z_t, told))
+        return torch.zeros_like(z_t)
+
+    proxy_unrolled_loss(VDenoiser(net), frames, schedule, generator=seeded())
+    rows = [len(z_t) for z_t, _ in asked]
+    assert rows[2:] == [64]
+    for z_t, told in asked[:2]:
+        drawn, lowest = told[:64], told.max()
+        assert (told[64:] == lowest).all()
+        assert len(z_t) == 128 - (drawn == lowest).sum()
+        assert len(z_t.unique(dim=0)) == len(z_t)
+    assert all(64 < count < 128 for count in rows[:2])
+
+
+def test_shared_noise_leaves_the_expected_loss_and_gradient():
+    """Against unrolling with independent noise, over many draws and within their errors."""
+    torch.manual_seed(0)
+    frames = advected(64, frames=3, dtype=torch.float64)
+    schedule = log_uniform(2, 0.4, 0.8)  # half of all samples are shared
+    net = Filter().double()
+    torch.nn.init.normal_(net.mix, std=0.2)
+    gain = torch.ones((), dtype=torch.float64, requires_grad=True)
+    denoiser = VDenoiser(lambda z_t, x, told: gain * net(z_t, x, told))
+
+    def independent(seed):
+        g = seeded(seed)
+        estimate = partial(proxy_estimate, denoiser, schedule=schedule, generator=g)
+        return unrolled_loss(denoiser, frames, schedule, estimate, generator=g)
+
+    def shared(seed):
+        return proxy_unrolled_loss(denoiser, frames, schedule, generator=seeded(seed))
+
+    seen = []
+    for loss, seeds in ((shared, range(120)), (independent, range(120, 240))):
+        values = [loss(seed) for seed in seeds]
+        slopes = [torch.autograd.grad(value, gain)[0] for value in values]
+        seen.append(torch.stack([torch.stack(values).detach(), torch.stack(slopes)]))
+    error = (sum(s.var(1) for s in seen) / 120).sqrt()
+    distance = (seen[0].mean(1) - seen[1].mean(1)).abs()
+    assert (distance < 4 * error).all()
+    assert (error < 0.03 * seen[1].mean(1).abs()).all()  # fine enough to see a difference
+
+
 def test_direct_unrolling_feeds_predictions_back():
     frames = advected(4, frames=4, dtype=torch.float64)
     half = DirectPredictor(torch.nn.Identity(), 1)
@@ -240,15 +341,16 @@ def test_a_refiner_refuses_impossible_levels(bad):
 # --- one batch, divided among processes ---------------------------------------------------------------
 
 
-def test_shards_of_a_batch_meet_the_noise_of_the_whole():
+@pytest.mark.parametrize("n", [0, 1])
+def test_shards_of_a_batch_meet_the_noise_of_the_whole(n):
     torch.manual_seed(0)
     frames, schedule = advected(8, frames=3, dtype=torch.float64), log_uniform(4)
     denoiser = VDenoiser(Filter().double())
     torch.nn.init.normal_(denoiser.net.mix, std=0.2)
-    whole = proxy_unrolled_loss(denoiser, frames, schedule, n=1, generator=seeded(9)).item()
+    whole = proxy_unrolled_loss(denoiser, frames, schedule, n=n, generator=seeded(9)).item()
     parts = [
         proxy_unrolled_loss(
-            denoiser, part, schedule, n=1, generator=ShardGenerator(rank, 2, 9)
+            denoiser, part, schedule, n=n, generator=ShardGenerator(rank, 2, 9)
         ).item()
         for rank, part in enumerate(frames.chunk(2))
     ]

@@ -1,9 +1,4 @@
-r"""One training loop for every method.
-
-A training is a function of (model at the start, data, loss, options): the batch, the noise and the learning rate of
-update i follow from the seed and i alone, so a run that is killed and started again ends with the same bits, and one
-that is divided among processes sees the same batches and the same noise.
-"""
+"""The training loop."""
 
 from __future__ import annotations
 
@@ -11,9 +6,9 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,22 +16,16 @@ import torch.distributed as dist
 from jaxtyping import Int64
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.swa_utils import AveragedModel
 
-from .checkpoint import load_newest, save_numbered
-from .data.batches import Order
-from .files import lock
-from .noise import ShardGenerator
+from ..checkpoint import load_newest, save_numbered
+from ..data.batches import Order
+from ..files import lock
+from ..noise import ShardGenerator
+from .average import MovingAverage
+from .options import FitOptions, learning_rate
+from .state import Progress, pack, unpack
 
-__all__ = [
-    "Diverged",
-    "FitOptions",
-    "Observer",
-    "Report",
-    "Trainer",
-    "distributed",
-    "learning_rate",
-]
+__all__ = ["Diverged", "Observer", "Report", "Trainer", "distributed"]
 
 Batch = Any  # whatever `data` returns and `loss` understands
 Data = Callable[[Int64[np.ndarray, " b"]], Batch]
@@ -45,54 +34,6 @@ Loss = Callable[[nn.Module, Batch, torch.Generator], Tensor]
 
 class Diverged(FloatingPointError):
     """The loss turned NaN or exploded; the last good checkpoint is kept."""
-
-
-@dataclass(frozen=True)
-class FitOptions:
-    """How to train. Defaults suit the mini networks; the paper's are noted where they differ."""
-
-    updates: int | None = None  # budget in updates, or
-    epochs: float | None = None  # in passes over the data
-    batch: int = 64  # over all processes
-    lr: float = 1e-3  # paper 1e-4
-    lr_final: float = 0.0  # paper 1e-6, at the end of a cosine
-    warmup: int = 0  # updates of linear warm-up
-    optimiser: Literal["adam", "adamw"] = "adam"
-    weight_decay: float = 0.0
-    clip: float | None = 1.0  # norm of the gradient; paper none
-    ema: float | None = 0.999  # decay of the averaged weights; paper none
-    seed: int = 0
-    log_every: int = 50
-    checkpoint_every: int = 500
-    explode: float = 1e3  # stop when the loss is this many times its lowest
-    precision: Literal["float32", "bf16"] = "float32"
-    compile: bool = False
-
-    def __post_init__(self) -> None:
-        if (self.updates is None) == (self.epochs is None):
-            raise ValueError("give the training budget either in updates or in epochs")
-        for name in ("batch", "log_every", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if (self.updates or self.epochs or 0) <= 0 or not self.lr > 0 or self.warmup < 0:
-            raise ValueError("the budget and lr must be above 0, and warmup not below")
-        if self.ema is not None and not 0 <= self.ema < 1:
-            raise ValueError(f"ema is a decay in [0, 1), got {self.ema}")
-
-    def total(self, items: int) -> int:
-        """The budget in updates, for that many items of data."""
-        return self.updates or max(1, round((self.epochs or 0) * (items // self.batch)))
-
-
-def learning_rate(options: FitOptions, update: int, total: int) -> float:
-    """Linear warm-up, then a cosine from lr to lr_final; `update` counts from 0."""
-    if update < options.warmup:
-        return options.lr * (update + 1) / options.warmup
-    progress = (update - options.warmup) / max(1, total - options.warmup)
-    return (
-        options.lr_final
-        + (options.lr - options.lr_final) * (1 + math.cos(math.pi * min(progress, 1))) / 2
-    )
 
 
 class Report(NamedTuple):
@@ -144,16 +85,6 @@ class _Objective(nn.Module):
         return self.loss(self.model, batch, generator)
 
 
-@dataclass
-class Progress:
-    """What a checkpoint holds beside tensors."""
-
-    update: int = 0
-    lowest: float = math.inf  # lowest mean loss of an interval
-    order: dict[str, int] = field(default_factory=dict)
-    extra: dict[str, Any] = field(default_factory=dict)  # the caller's own state, JSON values
-
-
 class Trainer:
     """A training that can stop anywhere and go on exactly.
 
@@ -190,18 +121,18 @@ class Trainer:
         if options.compile:
             model.compile()
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options.optimiser]
+        self.parameters = list(model.parameters())
         self.optimiser = kind(
-            model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=True
+            self.parameters, lr=options.lr, weight_decay=options.weight_decay, fused=True
         )
-        self.average = (
-            None
-            if options.ema is None
-            else AveragedModel(model, multi_avg_fn=_moving_average(options.ema))
-        )
+        self.average = None if options.ema is None else MovingAverage(model, options.ema)
         self.order = Order(items, options.batch, options.seed)
         self.progress = Progress()
         if folder is not None and (found := load_newest(folder)) is not None:
             self._restore(*found)
+        self.objective: nn.Module = _Objective(model, loss)
+        if self.rank.world > 1:
+            self.objective = DistributedDataParallel(self.objective)
 
     @property
     def averaged(self) -> nn.Module:
@@ -222,12 +153,9 @@ class Trainer:
         return self
 
     def _train(self, stop: int, save: bool) -> None:
-        objective: nn.Module = _Objective(self.model, self.loss)
-        if self.rank.world > 1:
-            objective = DistributedDataParallel(objective)
         losses: list[Tensor] = []
         while self.progress.update < stop:
-            losses.append(self._update(objective))
+            losses.append(self.update())
             done = self.progress.update
             due = done == stop or done % self.options.checkpoint_every == 0
             measured = self.evaluate_every is not None and done % self.evaluate_every == 0
@@ -237,7 +165,8 @@ class Trainer:
             if due and (save or done < stop):
                 self.save()
 
-    def _update(self, objective: nn.Module) -> Tensor:
+    def update(self) -> Tensor:
+        """One update of weights and average, without reports or checkpoints; its loss."""
         update, options = self.progress.update, self.options
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(options, update, self.total)
@@ -246,14 +175,14 @@ class Trainer:
         indices = next(self.order)[self.rank.rank * share : (self.rank.rank + 1) * share]
         precise = options.precision == "float32"
         with nullcontext() if precise else torch.autocast(self.device.type, torch.bfloat16):
-            loss: Tensor = objective(self.data(indices), generator)
+            loss: Tensor = self.objective(self.data(indices), generator)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         if options.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), options.clip, foreach=True)
+            nn.utils.clip_grad_norm_(self.parameters, options.clip, foreach=True)
         self.optimiser.step()
         if self.average is not None:
-            self.average.update_parameters(self.model)
+            self.average.update()
         self.progress.update += 1
         return loss.detach()
 
@@ -288,19 +217,9 @@ class Trainer:
         if self.folder is None or self.rank.rank != 0:
             return
         self.progress.order = self.order.state()
-        progress = asdict(self.progress)
-        if not math.isfinite(self.progress.lowest):
-            progress["lowest"] = None  # JSON has no infinity
-        meta = {"options": asdict(self.options), "progress": progress}
-        save_numbered(self.folder, self.progress.update, self._tensors(), meta)
-
-    def _tensors(self) -> dict[str, Tensor]:
-        state = {f"model.{k}": v for k, v in self.model.state_dict().items()}
-        if self.average is not None:
-            state |= {f"ema.{k}": v for k, v in self.average.state_dict().items()}
-        for i, slots in self.optimiser.state_dict()["state"].items():
-            state |= {f"optimiser.{i}.{name}": value for name, value in slots.items()}
-        return state
+        meta = {"options": asdict(self.options), "progress": self.progress.to_json()}
+        tensors = pack(self.model, self.average, self.optimiser)
+        save_numbered(self.folder, self.progress.update, tensors, meta)
 
     def _restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         mine, theirs = asdict(self.options), meta["options"]
@@ -314,45 +233,14 @@ class Trainer:
                 f"{self.folder} holds a training with {changed[0]} = {theirs.get(changed[0])}, not "
                 f"{mine[changed[0]]}; use another folder or the same options"
             )
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "ema": {}, "optimiser": {}}
-        for name, value in tensors.items():
-            part, _, rest = name.partition(".")
-            parts[part][rest] = value
         try:
-            self.model.load_state_dict(parts["model"])
-            if self.average is not None:
-                self.average.load_state_dict(parts["ema"])
+            unpack(tensors, self.model, self.average, self.optimiser)
         except RuntimeError as error:
             raise ValueError(
                 f"the checkpoint in {self.folder} is of another network; use another folder"
             ) from error
-        slots: dict[int, dict[str, Tensor]] = {}
-        for name, value in parts["optimiser"].items():
-            i, _, slot = name.partition(".")
-            slots.setdefault(int(i), {})[slot] = value
-        groups = self.optimiser.state_dict()["param_groups"]
-        self.optimiser.load_state_dict({"state": slots, "param_groups": groups})
-        saved = meta["progress"]
-        self.progress = Progress(**{**saved, "lowest": saved["lowest"] or math.inf})
+        self.progress = Progress.from_json(meta["progress"])
         self.order = Order(**self.progress.order)
-
-
-Parameters = tuple[Tensor, ...] | list[Tensor]
-
-
-def _moving_average(decay: float) -> Callable[[Parameters, Parameters, Tensor | int], None]:
-    """θ̄ ← d θ̄ + (1 − d) θ with d = min(decay, (1 + n)/(10 + n)) after n updates.
-
-    The smaller d of the first updates lets the average forget where it started: with d = 0.999 throughout, a tenth
-    of the first weights would still be in it after 2,000 updates.
-    """
-
-    @torch.no_grad()
-    def average(mean: Parameters, current: Parameters, count: Tensor | int) -> None:
-        n = int(count)
-        torch._foreach_lerp_(mean, current, 1 - min(decay, (1 + n) / (10 + n)))
-
-    return average
 
 
 def _mix(seed: int, update: int) -> int:

@@ -1,0 +1,57 @@
+"""How to train, and the learning rate that follows from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["FitOptions", "learning_rate"]
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How to train. Defaults suit the mini networks; the paper's are noted where they differ."""
+
+    updates: int | None = None  # budget in updates, or
+    epochs: float | None = None  # in passes over the data
+    batch: int = 64  # over all processes
+    lr: float = 1e-3  # paper 1e-4
+    lr_final: float = 0.0  # paper 1e-6, at the end of a cosine
+    warmup: int = 0  # updates of linear warm-up
+    optimiser: Literal["adam", "adamw"] = "adam"
+    weight_decay: float = 0.0
+    clip: float | None = 1.0  # norm of the gradient; paper none
+    ema: float | None = 0.999  # decay of the averaged weights; paper none
+    seed: int = 0
+    log_every: int = 50
+    checkpoint_every: int = 500
+    explode: float = 1e3  # stop when the loss is this many times its lowest
+    precision: Literal["float32", "bf16"] = "float32"
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.updates is None) == (self.epochs is None):
+            raise ValueError("give the training budget either in updates or in epochs")
+        for name in ("batch", "log_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if (self.updates or self.epochs or 0) <= 0 or not self.lr > 0 or self.warmup < 0:
+            raise ValueError("the budget and lr must be above 0, and warmup not below")
+        if self.ema is not None and not 0 <= self.ema < 1:
+            raise ValueError(f"ema is a decay in [0, 1), got {self.ema}")
+
+    def total(self, items: int) -> int:
+        """The budget in updates, for that many items of data."""
+        return self.updates or max(1, round((self.epochs or 0) * (items // self.batch)))
+
+
+def learning_rate(options: FitOptions, update: int, total: int) -> float:
+    """Linear warm-up, then a cosine from lr to lr_final; `update` counts from 0."""
+    if update < options.warmup:
+        return options.lr * (update + 1) / options.warmup
+    progress = (update - options.warmup) / max(1, total - options.warmup)
+    return (
+        options.lr_final
+        + (options.lr - options.lr_final) * (1 + math.cos(math.pi * min(progress, 1))) / 2
+    )
