@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["FitOptions", "SearchOptions", "TrainOptions"]
+__all__ = ["FitOptions", "SearchOptions", "TrainOptions", "learning_rate"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,17 @@ class FitOptions(TrainOptions):
     """The options of one training: with its seed."""
 
     seed: int = 0
+
+
+def learning_rate(options: TrainOptions, update: int, total: int) -> float:
+    """Linear warm-up, then a cosine from lr to lr_final; `update` counts from 0."""
+    if update < options.warmup:
+        return options.lr * (update + 1) / options.warmup
+    progress = (update - options.warmup) / max(1, total - options.warmup)
+    return (
+        options.lr_final
+        + (options.lr - options.lr_final) * (1 + math.cos(math.pi * min(progress, 1))) / 2
+    )
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ update i follow from the seed and i alone, so a run that is killed and started a
 that is divided among processes sees the same batches and the same noise.
 """
 
-from .options import FitOptions, learning_rate
+from ..options import FitOptions, learning_rate
 from .trainer import Diverged, Observer, Report, Trainer, distributed
 
 __all__ = [

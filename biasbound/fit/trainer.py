@@ -21,8 +21,8 @@ from ..checkpoint import load_newest, save_numbered
 from ..data.batches import Order
 from ..files import lock
 from ..noise import ShardGenerator
+from ..options import FitOptions, learning_rate
 from .average import MovingAverage
-from .options import FitOptions, learning_rate
 from .state import Progress, pack, unpack
 
 __all__ = ["Diverged", "Observer", "Report", "Trainer", "distributed"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -92,32 +93,28 @@ def _biases(emulator: Emulator, material: Material, section: EvaluateConfig) -> 
 
 def _bias_rows(level: BiasRow, config: Config, label: str, seed: int, cost: Cost) -> list[Row]:
     """Rows of one level; their step is the level's index."""
+
+    def row(metric: str, value: float, spread: float | None) -> Row:
+        finite = math.isfinite(value)
+        known = finite and spread is not None and math.isfinite(spread)
+        return Row(
+            dataset=config.data.dataset,
+            method=label,
+            seed=seed,
+            metric=metric,
+            step=level.t,
+            value=value if finite else None,
+            low=value - 1.96 * spread if known and spread is not None else None,
+            high=value + 1.96 * spread if known and spread is not None else None,
+            **cost,
+        )
+
     named = {
-        "sigma": level.sigma,
         "reb": level.reb,
         "own_bias": level.own,
         "two_step_bias": level.two_step,
         "clean_error": level.clean,
         "inference_error": level.inference,
     }
-    rows = []
-    for metric, found in named.items():
-        if found is None:
-            continue
-        value = found if isinstance(found, float) else found.mean
-        spread = None if isinstance(found, float) else 1.96 * found.stderr
-        finite = np.isfinite(value)
-        rows.append(
-            Row(
-                dataset=config.data.dataset,
-                method=label,
-                seed=seed,
-                metric=metric,
-                step=level.t,
-                value=value if finite else None,
-                low=value - spread if spread is not None and finite else None,
-                high=value + spread if spread is not None and finite else None,
-                **cost,
-            )
-        )
-    return rows
+    found = [row(name, e.mean, e.stderr) for name, e in named.items() if e is not None]
+    return [row("sigma", level.sigma, None), *found]
