@@ -220,6 +220,11 @@ def test_a_channel_wraps_along_one_axis_alone():
         metrics.vorticity(flow, spacing=(1.0, 1.0, 1.0))
 
 
+def test_the_wave_at_nyquist_has_no_derivative_on_the_grid():
+    wave = torch.tensor([1.0, -1.0] * 8, dtype=torch.float64)
+    assert metrics.derivative(wave, 0, periodic=True, spacing=0.1).abs().max() < 1e-12
+
+
 # --- spectra
 
 

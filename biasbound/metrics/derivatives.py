@@ -40,7 +40,7 @@ def derivative(
         return torch.gradient(field, spacing=spacing, dim=axis, edge_order=2)[0]
     waves = 2 * math.pi / (n * spacing) * torch.fft.rfftfreq(n, 1 / n, dtype=torch.float64)
     if n % 2 == 0:
-        waves[-1] = 0.0
+        waves[-1] = 0.0  # not every inverse transform drops the imaginary part here
     shape = [1] * field.ndim
     shape[axis] = len(waves)
     slopes = 1j * waves.reshape(shape) * torch.fft.rfft(field, dim=axis)
