@@ -119,8 +119,12 @@ class NetDenoiser(nn.Module, ABC):
 
     def forward(self, y_t: State, x: Condition, sigma: Sigma) -> State:
         """y_est."""
+        return self.answer(self.prediction(y_t, x, sigma), y_t, x, sigma)
+
+    def answer(self, output: State, y_t: State, x: Condition, sigma: Sigma) -> State:
+        """y_est from what `prediction` returned, for a loss that needs both."""
         z_t, a, s = self._enter(y_t, x, sigma)
-        z = self.estimate(self._output(z_t, x, sigma), z_t, a, s)
+        z = self.estimate(output, z_t, a, s)
         return x[:, : y_t.shape[1]] + self._scale(y_t) * z if self.residual else z
 
     def prediction(self, y_t: State, x: Condition, sigma: Sigma) -> State:

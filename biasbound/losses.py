@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .denoise import NetDenoiser, ask
+from .denoise import NetDenoiser
 from .noise import Condition, Schedule, State, draw, draw_index, renoise
 from .predict import DirectPredictor, Refiner
 from .sample import Transition, proxy_estimate, sample
@@ -106,9 +106,7 @@ def loss_and_proxy(
     loss = _squared_error(output[:count], target).mean()
     bottom = torch.arange(count)  # where each sample was asked at σ_0
     bottom[apart] = torch.arange(count, len(row))
-    # The same wrapper over a network that has answered already.
-    answered = type(denoiser)(lambda *_: output[bottom], denoiser.residual)
-    estimate = ask(answered, y_t[bottom], x, schedule.level(0))
+    estimate = denoiser.answer(output[bottom], y_t[bottom], x, schedule.level(0))
     return loss, estimate.detach() if detach else estimate
 
 
