@@ -197,6 +197,8 @@ class EvaluateConfig:
 
     steps: tuple[int, ...] = (1, 10)
     """frames whose MSE and FSD are kept; the last is added"""
+    curve: int = 12
+    """further frames, evenly spread, for curves over the rollout"""
     correlate: Literal["auto", "field", "vorticity"] = "auto"
     pairs: int = 256
     """test pairs for one-step error and biases"""

@@ -214,7 +214,8 @@ def _bring(run: Any, wish: Wish, units: Sequence[Any]) -> int:
     if any(unit.stage == "evaluate" for unit in units):
         path = collect(run, study_units(run.config))
         print(f"{path}: written")
-        _table(path)
+        if path.stat().st_size:
+            _table(path)
     for name, problem in outcome.failed.items():
         print(f"biasbound: {name} failed: {problem}", file=sys.stderr)
     return 2 if outcome.failed else 0

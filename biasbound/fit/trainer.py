@@ -119,7 +119,9 @@ class Trainer:
             raise ValueError("precision bf16 is for GPUs: on a CPU it is slower than float32")
         self.observers = list(observers) if self.rank.rank == 0 else []
         if options.compile:
-            getattr(model, "net", model).compile()  # losses ask the wrapper's network, not the wrapper
+            getattr(
+                model, "net", model
+            ).compile()  # losses ask the wrapper's network, not the wrapper
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options.optimiser]
         self.parameters = list(model.parameters())
         self.optimiser = kind(

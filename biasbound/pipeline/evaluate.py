@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -15,6 +16,7 @@ from ..data.trajectories import Trajectories
 from ..denoise import NetDenoiser
 from ..emulate import Emulator, load
 from ..files import write_text
+from ..metrics import FewSamples
 from ..rows import Row, write_rows
 from ..score import score
 from .material import Material, seeded
@@ -45,26 +47,36 @@ def make_evaluate(
     prediction = np.load(rollout / "prediction.npy", mmap_mode="r", allow_pickle=False)
     _, count, steps = prediction.shape[:3]
     truth, layout = test.read(0, count, slice(1, steps + 1)), test.layout
-    rows = score(
-        prediction,
-        truth,
-        dt=test.dt,
-        dataset=config.data.dataset,
-        method=label,
-        seed=seed,
-        spread=loaded.normalisation.std,
-        periodic=tuple(b == "periodic" for b in layout.boundary),
-        spacing=tuple((b - a) / n for (a, b), n in zip(layout.domain, layout.grid, strict=True)),
-        steps=sorted({s for s in section.steps if s <= steps} | {steps}),
-        correlate=correlated(section, test),
-        **cost,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FewSamples)  # the record says from how many trajectories
+        rows = score(
+            prediction,
+            truth,
+            dt=test.dt,
+            dataset=config.data.dataset,
+            method=label,
+            seed=seed,
+            spread=loaded.normalisation.std,
+            periodic=tuple(b == "periodic" for b in layout.boundary),
+            spacing=tuple(
+                (b - a) / n for (a, b), n in zip(layout.domain, layout.grid, strict=True)
+            ),
+            steps=_steps(section, steps),
+            correlate=correlated(section, test),
+            **cost,
+        )
     if isinstance(loaded.model, NetDenoiser):
         curve = _biases(loaded, material, section)
         write_text(folder / "bias.json", json.dumps([row.as_dict() for row in curve]) + "\n")
         rows += [row for level in curve for row in _bias_rows(level, config, label, seed, cost)]
     write_rows(folder / "rows.jsonl", rows)
-    return {"rows": len(rows)}
+    return {"rows": len(rows), "trajectories": count}
+
+
+def _steps(section: EvaluateConfig, last: int) -> list[int]:
+    """The frames that the table wants, the last one, and some between for the curves."""
+    between = np.linspace(1, last, min(section.curve, last)).round().astype(int).tolist()
+    return sorted({s for s in section.steps if s <= last} | {last, *between})
 
 
 def correlated(section: EvaluateConfig, test: Trajectories) -> str:
