@@ -28,6 +28,7 @@ FLOW = (
     "search",
     "predict",
     "losses",
+    "gradients",
     "checkpoint",
     "fit",
     "track",
