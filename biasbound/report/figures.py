@@ -1,0 +1,44 @@
+"""Every figure by its name, and the one function that saves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from biasbound.files import replacing
+
+from . import figures_flow, figures_search
+from .style import Absent
+from .study import Study
+
+__all__ = ["FIGURES", "save_figures"]
+
+FIGURES: dict[str, Callable[[Study], Figure]] = {**figures_search.FIGURES, **figures_flow.FIGURES}
+KINDS = {"png": {"dpi": 140}, "pdf": {"metadata": {"CreationDate": None}}}
+
+
+def save_figures(study: Study, folder: Path, only: Sequence[str] | None = None) -> list[Path]:
+    """Save figures as PNG and PDF; without `only` all those that the study has data for.
+
+    A figure that was asked for by name and cannot be drawn is a ValueError.
+    """
+    unknown = [name for name in only or () if name not in FIGURES]
+    if unknown:
+        raise ValueError(f"there is no figure {unknown[0]!r}; there are {', '.join(FIGURES)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    saved = []
+    for name in FIGURES if only is None else only:
+        try:
+            figure = FIGURES[name](study)
+        except Absent:
+            if only is not None:
+                raise
+            continue
+        for kind, options in KINDS.items():
+            path = folder / f"{name}.{kind}"
+            with replacing(path) as temporary:
+                figure.savefig(temporary, format=kind, **options)
+            saved.append(path)
+    return saved
