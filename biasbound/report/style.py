@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 __all__ = ["LOOK", "PALETTE", "WIDTH", "Absent", "curve", "finish", "grid_of", "look", "name_ends"]
 
@@ -86,9 +86,11 @@ def finish(
             span = max(finite) / min(finite)
             axis = axes.xaxis if name == "x" else axes.yaxis
             if span < 30:  # decades alone would label next to nothing
-                plain = FuncFormatter(lambda v, _: f"{v:g}")
-                axis.set_major_formatter(plain)
-                axis.set_minor_formatter(plain if span < 6 else FuncFormatter(lambda v, _: ""))
+                axis.set_major_locator(
+                    MaxNLocator(4) if span < 5 else LogLocator(subs=(1.0, 2.0, 5.0))
+                )
+                axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+                axis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.set_title(title, fontsize=10)
