@@ -20,14 +20,14 @@ NFE = {"unet": 1, "linear": 12, "adaptive": 5, "adaptive-v": 4}
 
 def oracle(scale):
     """Sensitive below σ ≈ scale, with an error that falls with σ."""
-    return AffineOracle(lambda s: 0.3 * s**1.1, lambda s: scale**2 / (scale**2 + s**2))
+    return AffineOracle(lambda s: 0.3 * s**2, lambda s: scale**2 / (scale**2 + s**2))
 
 
 def waves(rank=1, trajectories=3, frames=41, points=32, seed=0):
     """(S, K, C, *N): one channel of travelling waves, or the two velocities of drifting vortices."""
     rng, turn = np.random.default_rng(seed), 2 * np.pi
     grid = np.arange(points) / points * turn
-    size = rng.normal(size=(trajectories, 6)) / np.arange(1, 7)
+    size = rng.uniform(0.5, 1.5, size=(trajectories, 6)) / np.arange(1, 7)
     phase = turn * rng.random((trajectories, 6))
     t = 0.25 * np.arange(frames)
     if rank == 1:
@@ -62,14 +62,14 @@ def search(folder: Path, label, scale, seed=0):
     """Exploration with ever less sensitive oracles, then the table and the greedy ladder of the last."""
     rng = torch.Generator().manual_seed(seed)
     x, y = oracle(0).pairs((12, 1, 32), rng)
-    grid = log_uniform(20, sigma_min=3e-3).sigma
+    grid = log_uniform(28, sigma_min=3e-3).sigma
     points, solved = [], {}
     for round_ in range(1, 7):
         denoiser = oracle(scale * 0.8**round_)
         for s in [s for s in grid if s not in solved]:
             own = own_bias(denoiser, x, y, s, generator=rng, draws=2)
             row = {"round": round_, "update": 200 * round_, "sigma": s, "own": own.mean}
-            clean = 0.3 * s**1.1 * (1 + 0.5**round_)
+            clean = 0.3 * s**2 * (1 + 0.5**round_)
             points.append(row | {"own_stderr": own.stderr, "clean": clean, "clean_stderr": 1e-4})
             if own.mean <= 1.03:
                 solved[s] = [round_, own.mean, round_]
@@ -124,7 +124,7 @@ def evaluate(folder: Path, label, dataset, seed, steps, end):
     put(folder / "rows.jsonl", lines(rows))
     if label != "unet":
         made = [
-            {"n": n, "nfe": n + 1, "to_full": 1 - 0.4 * 0.5**n, "to_full_stderr": 0.02,
+            {"n": n, "nfe": n + 1, "to_full": 1 - 0.2 * end * 0.5**n, "to_full_stderr": 0.02,
              "to_teacher": 0.9, "to_teacher_stderr": 0.01, "batches": 4} for n in range(NFE[label])
         ]  # fmt: skip
         put(folder / "gradients.json", [*made, made[-1] | {"n": "full"}, made[0] | {"n": "teacher"}])

@@ -155,7 +155,7 @@ def read_study(folder: str | Path) -> Study:
         config=config.read_text(encoding="utf-8", errors="replace") if config.exists() else "",
         rows=rows,
         searches=tuple(_search(*unit) for unit in _units(folder / "02-search")),
-        models=_models(folder),
+        models=_ordered(_models(folder), rows),
         test=load(test) if test.exists() else None,
         provenance=tuple(_provenance(folder)),
     )
@@ -240,6 +240,13 @@ def _models(folder: Path) -> tuple[Model, ...]:
         for path, label, seed in _units(folder / stage):
             places.setdefault((label, seed), {})[stage] = path
     return tuple(_model(label, seed, at) for (label, seed), at in places.items())
+
+
+def _ordered(models: tuple[Model, ...], rows: Rows) -> tuple[Model, ...]:
+    """In the order of the results; those without any behind."""
+    order = list(dict.fromkeys(str(row["method"]) for row in rows))
+    place = {label: i for i, label in enumerate(order)}
+    return tuple(sorted(models, key=lambda m: (place.get(m.label, len(order)), m.label, m.seed)))
 
 
 def _model(label: str, seed: int, at: Mapping[str, Path]) -> Model:

@@ -1,7 +1,7 @@
 // Line charts: logarithmic or linear axes, bands, a legend that switches lines, a cursor for mouse and keyboard.
 
 const DASHES = ["", "8 4", "2 3", "10 4 2 4", "5 2", "1 2", "12 3", "3 6"];
-const MARGIN = { left: 58, right: 14, top: 12, bottom: 42 };
+const MARGIN = { left: 62, right: 14, top: 12, bottom: 42 };
 
 const positive = (values) => values.filter((v) => v !== null && Number.isFinite(v) && v > 0);
 const finite = (values) => values.filter((v) => v !== null && Number.isFinite(v));
@@ -65,8 +65,8 @@ function polyline(points) {
 
 /**
  * Draw a chart into `host`.
- * spec: { label, x: {label, log}, y: {label, log, floor}, height, rules: [{y, name}],
- *         series: [{name, style, x, y, low, high, dots, dash}] }   (style: number or "truth")
+ * spec: { label, x: {label, log}, y: {label, log, floor, range}, height, rules: [{y, name}],
+ *         series: [{name, style, x, y, low, high, dots, dash, plain}] }   (style: number or "truth")
  * Returns a function that draws another spec in its place.
  */
 function chart(host, first) {
@@ -90,7 +90,7 @@ function chart(host, first) {
       },
     }, make("svg", { class: `k${s.style}`, viewBox: "0 0 30 12", "aria-hidden": "true" },
       make("path", { class: `line k${s.style}`, d: "M0,6H30", "stroke-dasharray": s.dash ?? dashOf(s) }),
-      s.style === "truth" ? null : make("path", { class: "dot", d: marker(s.style, 15, 6) })), s.name))));
+      s.style === "truth" || s.plain ? null : make("path", { class: "dot", d: marker(s.style, 15, 6) })), s.name))));
   }
 
   const dashOf = (s) => (s.style === "truth" ? "" : DASHES[s.style % DASHES.length]);
@@ -101,7 +101,7 @@ function chart(host, first) {
     const shown = spec.series.filter((s) => !hidden.has(s.name));
     const rules = spec.rules ?? [];
     const x = scale(shown.flatMap((s) => s.x), spec.x.log, MARGIN.left, width - MARGIN.right);
-    const values = shown.flatMap((s) => s.y).concat(rules.map((r) => r.y));
+    const values = spec.y.range ?? shown.flatMap((s) => s.y).concat(rules.map((r) => r.y));
     const y = scale(values, spec.y.log && positive(values).length > 0, height - MARGIN.bottom, MARGIN.top, spec.y.floor);
     drawn = { x, y, shown, width, height };
     canvas.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -115,11 +115,11 @@ function chart(host, first) {
     const parts = [];
     for (const v of x.ticks(Math.floor(width / 80))) {
       parts.push(make("line", { class: "grid", x1: x.at(v), x2: x.at(v), y1: MARGIN.top, y2: bottom }));
-      parts.push(make("text", { x: x.at(v), y: bottom + 16, "text-anchor": "middle" }, show(v)));
+      parts.push(make("text", { x: x.at(v), y: bottom + 16, "text-anchor": "middle" }, tick(v)));
     }
     for (const v of y.ticks(6)) {
       parts.push(make("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y.at(v), y2: y.at(v) }));
-      parts.push(make("text", { x: MARGIN.left - 7, y: y.at(v) + 4, "text-anchor": "end" }, show(v)));
+      parts.push(make("text", { x: MARGIN.left - 7, y: y.at(v) + 4, "text-anchor": "end" }, tick(v)));
     }
     parts.push(make("path", { class: "frame", d: `M${MARGIN.left},${MARGIN.top}V${bottom}H${width - MARGIN.right}` }));
     parts.push(make("text", { class: "axis-title", x: (MARGIN.left + width) / 2, y: height - 6, "text-anchor": "middle" }, spec.x.label));
@@ -129,12 +129,13 @@ function chart(host, first) {
 
   function ruleLine(r, y, width) {
     return make("g", {}, make("line", { class: "rule", x1: MARGIN.left, x2: width - MARGIN.right, y1: y.at(r.y), y2: y.at(r.y) }),
-      make("text", { x: width - MARGIN.right - 4, y: y.at(r.y) - 5, "text-anchor": "end" }, r.name));
+      make("text", { x: MARGIN.left + 5, y: y.at(r.y) - 5 }, r.name));
   }
 
   function line(s, x, y) {
-    const clamp = (v) => (v === null || (y.log && v <= 0) ? NaN : y.at(Math.max(v, y.low)));
-    const points = s.x.map((v, i) => [v === null || (x.log && v <= 0) ? NaN : x.at(v), s.y[i] === null ? NaN : clamp(s.y[i])]);
+    const below = (i) => i >= 0 && s.y[i] !== null && s.y[i] < y.low;
+    const clamp = (v) => (v === null || (y.log && v <= 0) ? NaN : y.at(Math.min(y.high, Math.max(v, y.low))));
+    const points = s.x.map((v, i) => [v === null || (x.log && v <= 0) ? NaN : x.at(v), s.y[i] === null || (below(i) && below(i - 1)) ? NaN : clamp(s.y[i])]);
     const parts = [];
     const bounded = (s.low ?? []).map((low, i) => [points[i][0], low, s.high[i]]).filter(([, a, b]) => a !== null && b !== null);
     if (bounded.length > 1) {
@@ -145,7 +146,7 @@ function chart(host, first) {
     if (!s.dots) parts.push(make("path", { class: `line k${s.style}`, d: polyline(points), "stroke-dasharray": s.dash ?? dashOf(s), "data-name": s.name }));
     const every = s.dots ? 1 : Math.max(1, Math.ceil(points.length / 14));
     const marks = points.filter(([px, py], i) => i % every === 0 && Number.isFinite(px) && Number.isFinite(py));
-    if (s.style !== "truth") parts.push(make("path", { class: `dot k${s.style}`, d: marks.map(([px, py]) => marker(s.style, px, py)).join("") }));
+    if (s.style !== "truth" && !s.plain) parts.push(make("path", { class: `dot k${s.style}`, d: marks.map(([px, py]) => marker(s.style, px, py)).join("") }));
     if (s.dots && s.text) {
       const [px, py] = points[0];
       const right = px < drawn.width * 0.7;

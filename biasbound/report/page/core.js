@@ -26,18 +26,35 @@ function options(select, pairs, chosen) {
 const SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 const superscript = (n) => (n < 0 ? "⁻" : "") + [...String(Math.abs(n))].map((d) => SUPERSCRIPT[d]).join("");
 
+function power(value, digits = 3) {
+  const [head, tail] = value.toExponential(digits - 1).split("e");
+  return `${head.replace("-", "−")}·10${superscript(Number(tail))}`;
+}
+
 /** A number for reading: three digits, powers of ten where decimals would be long. */
 function show(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
-  if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 1e5 || size < 1e-3) {
-    const [head, tail] = value.toExponential(digits - 1).split("e");
-    return `${head.replace("-", "−")}·10${superscript(Number(tail))}`;
-  }
+  if (size > 0 && (size >= 1e5 || size < 1e-3)) return power(value, digits);
   return String(Number(value.toPrecision(digits))).replace("-", "−");
 }
+
+/** A number of an axis: as short as it can be. */
+function tick(value) {
+  const text = show(value);
+  return text.includes("·") ? text.replace(/\.?0*·/, "·").replace(/^1·/, "") : text;
+}
+
+/** A number of a table: always three digits, so that a column can be compared at a glance. */
+function cellText(value) {
+  const size = Math.abs(value);
+  if (size > 0 && (size < 1e-2 || size >= 1e5)) return power(value);
+  return (Number.isInteger(value) || size >= 1000 ? whole(Math.round(value)) : value.toPrecision(3)).replace("-", "−");
+}
+
+/** A noise level: levels near 1 differ only in late digits. */
+const level = (sigma) => show(sigma, sigma > 0.95 ? 4 : 2);
 
 const whole = (n) => (n === null || n === undefined ? "–" : n.toLocaleString("en"));
 

@@ -10,22 +10,24 @@ function biasColour(mean) {
 
 function startLadder() {
   const searches = STUDY.searches.filter((s) => s.landscape);
-  if (!searches.length) { byId("ladder").querySelector(".card").hidden = true; return null; }
+  if (!searches.length) { byId("ladder").querySelector(".card").hidden = true; return; }
   const state = { search: null, bias: null, picked: null, tau: 1.05, result: null };
   const host = byId("heatmap");
   const canvas = make("svg", { tabindex: 0, role: "application", "aria-roledescription": "heat map", "aria-describedby": "cell" });
   host.replaceChildren(canvas);
-  const size = 480, left = 52, bottom = 46, top = 8;
+  const left = 56, bottom = 46, top = 8;
+  let size = 480;
   const geometry = () => {
     const n = state.search.landscape.levels.length;
-    const cell = (size - left - top) / n;
+    const cell = (size - left - top) / n; // the drawing is square; `bottom` is less than `left`, so rows fit
     return { n, cell, x: (i) => left + i * cell, y: (i) => size - bottom - (i + 1) * cell };
   };
 
   function drawMap() {
+    size = Math.min(640, Math.max(270, host.clientWidth || 480));
     const { n, cell, x, y } = geometry();
     const levels = state.search.landscape.levels;
-    canvas.setAttribute("viewBox", `0 0 ${size} ${size - bottom - top + bottom + 8}`);
+    canvas.setAttribute("viewBox", `0 0 ${size} ${size}`);
     canvas.setAttribute("aria-label", `Two-step bias of every jump between ${n} noise levels of ${state.search.name}. Arrow keys move from cell to cell.`);
     const cells = [];
     for (let to = 0; to < n; to += 1) {
@@ -34,10 +36,10 @@ function startLadder() {
       }
     }
     const ticks = [];
-    const every = Math.max(1, Math.ceil(n / 7));
+    const every = Math.max(1, Math.ceil(34 / cell));
     for (let i = 0; i < n; i += every) {
-      ticks.push(make("text", { x: x(i) + cell / 2, y: size - bottom + 15, "text-anchor": "middle" }, show(levels[i], 2)));
-      ticks.push(make("text", { x: left - 6, y: y(i) + cell / 2 + 4, "text-anchor": "end" }, show(levels[i], 2)));
+      ticks.push(make("text", { x: x(i) + cell / 2, y: size - bottom + 15, "text-anchor": "middle" }, level(levels[i])));
+      ticks.push(make("text", { x: left - 6, y: y(i) + cell / 2 + 4, "text-anchor": "end" }, level(levels[i])));
     }
     canvas.replaceChildren(
       make("line", { class: "diagonal", x1: x(0), y1: y(-1), x2: x(n), y2: y(n - 1) }), ...cells, ...ticks,
@@ -83,7 +85,7 @@ function startLadder() {
     const landscape = state.search.landscape;
     byId("ladder-title").textContent = `${levels.length} levels: ${levels.length} network calls a frame`;
     const rows = [...steps].reverse().map((s, i) => make("tr", { class: s.forced ? "forced" : null },
-      make("td", {}, String(i + 1)), make("td", {}, show(landscape.levels[s.from])), make("td", {}, show(landscape.levels[s.to])),
+      make("td", {}, String(i + 1)), make("td", {}, show(landscape.levels[s.from], 4)), make("td", {}, show(landscape.levels[s.to], 4)),
       make("td", {}, `${show(s.mean, 4)}${s.forced ? " forced" : ""}`)));
     byId("ladder-steps").replaceChildren(make("table", {}, make("thead", {}, make("tr", {},
       ...["jump", "from σ′", "to σ", "bias"].map((t) => make("th", { scope: "col" }, t)))), make("tbody", {}, ...rows)));
@@ -144,7 +146,14 @@ function startLadder() {
   byId("tau-reset").addEventListener("click", reset);
   drawColourbar();
   choose(0);
-  return null;
+  let width = host.clientWidth;
+  new ResizeObserver(() => {
+    if (Math.abs(host.clientWidth - width) < 2) return;
+    width = host.clientWidth;
+    drawMap();
+    drawLadder();
+    pick(...(state.picked ?? [null]));
+  }).observe(host);
 }
 
 function drawColourbar() {

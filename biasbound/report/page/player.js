@@ -52,7 +52,7 @@ function startPlayer() {
   const maps = { signed: table(RDBU), amount: table(CIVIDIS) };
   const state = { frame: 0, playing: null, truth: null, error: null, prediction: null };
   byId("player-caption").textContent = flat
-    ? "Space against time: position upwards, time to the right. All start from the same true state; differences are small at first and grow, because the flow is chaotic. Drag in a picture or use the slider to read the profile at one time below."
+    ? "Space against time: position upwards, time to the right. All start from the same true state; differences are small at first and grow. Drag in a picture or use the slider to read the profile at one time below."
     : "The same moment of the truth, of the prediction and their difference. All start from the same true state; differences are small at first and grow. Play, or drag the slider.";
   const panels = Object.fromEntries(["truth", "prediction", "error"].map((name) => {
     const canvas = make("canvas", { role: "img", "aria-label": name });
@@ -113,10 +113,10 @@ function startPlayer() {
       for (const p of Object.values(panels)) p.now.style.left = `${((state.frame + 0.5) / frames) * 100}%`;
       const x = Array.from({ length: points[0] }, (_, i) => data.domain[0][0] + ((data.domain[0][1] - data.domain[0][0]) * i) / points[0]);
       const spec = {
-        label: `Profile at time ${show(time)}`, x: { label: "position x", short: "x =" }, y: { label: state.quantity.name }, height: 230,
+        label: `Profile at time ${show(time)}`, x: { label: "position x", short: "x =" }, y: { label: state.quantity.name, range: [state.quantity.low, state.quantity.high] }, height: 230,
         series: [
           { name: "truth", style: "truth", x, y: [...state.truth.subarray(at, at + size)].map(real) },
-          { name: "prediction", style: 1, dash: "", x, y: [...state.prediction.subarray(at, at + size)].map(real) },
+          { name: "prediction", style: 1, dash: "", plain: true, x, y: [...state.prediction.subarray(at, at + size)].map(real) },
         ],
       };
       if (redrawProfile) redrawProfile(spec); else redrawProfile = chart(byId("profile"), spec);

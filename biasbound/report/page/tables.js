@@ -8,7 +8,7 @@ function startHeadline() {
   const cell = (c) => {
     if (!c) return make("td", {}, "–");
     const range = c.spread !== null ? `± ${show(c.spread, 2)}` : c.low !== null && c.high !== null ? `${show(c.low, 2)} … ${show(c.high, 2)}` : "";
-    return make("td", { class: c.best ? "best" : null }, make("span", {}, show(c.value)), range ? make("small", {}, range) : null);
+    return make("td", { class: c.best ? "best" : null }, make("span", {}, cellText(c.value)), range ? make("small", {}, range) : null);
   };
   host.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows.map((r) =>
     make("tr", {}, make("th", { scope: "row" }, r.method), make("td", {}, whole(r.nfe)), ...r.cells.map(cell), make("td", {}, whole(r.updates)))))));
