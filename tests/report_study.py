@@ -61,11 +61,11 @@ def stage(folder: Path, name, unit, seed, seconds, updates=0):
 def search(folder: Path, label, scale, seed=0):
     """Exploration with ever less sensitive oracles, then the table and the greedy ladder of the last."""
     rng = torch.Generator().manual_seed(seed)
-    x, y = oracle(0).pairs((12, 1, 32), rng)
-    grid = log_uniform(28, sigma_min=3e-3).sigma
+    x, y = oracle(0).pairs((8, 1, 32), rng)
+    grid = log_uniform(24, sigma_min=3e-3).sigma
     points, solved = [], {}
-    for round_ in range(1, 7):
-        denoiser = oracle(scale * 0.8**round_)
+    for round_ in range(1, 5):
+        denoiser = oracle(scale * 0.7**round_)
         for s in [s for s in grid if s not in solved]:
             own = own_bias(denoiser, x, y, s, generator=rng, draws=2)
             row = {"round": round_, "update": 200 * round_, "sigma": s, "own": own.mean}
@@ -102,7 +102,7 @@ def log(updates, floor):
 
 def biases(denoiser, schedule, seed=0):
     rng = torch.Generator().manual_seed(seed)
-    x, y = denoiser.pairs((12, 1, 32), rng)
+    x, y = denoiser.pairs((8, 1, 32), rng)
     return [row.as_dict() for row in bias_curve(denoiser, x, y, schedule, draws=2, generator=rng)]
 
 
@@ -132,7 +132,7 @@ def evaluate(folder: Path, label, dataset, seed, steps, end):
     return rows
 
 
-def fabricate(folder: Path, *, rank=1, dataset="ks", title="", points=32, frames=41, members=2):
+def fabricate(folder: Path, *, rank=1, dataset="ks", title="", points=32, frames=41, members=2, methods=METHODS):  # fmt: skip
     """A whole run. The methods differ by the size of their errors, which grow over the rollout."""
     truth = waves(rank, points=points, frames=frames)
     data = Trajectories.from_array(
@@ -142,7 +142,7 @@ def fabricate(folder: Path, *, rank=1, dataset="ks", title="", points=32, frames
         channels=["u"] if rank == 1 else ["velocity_x", "velocity_y"],
         domain=[(0.0, 2 * np.pi)] * rank,
     )
-    for name in ("01-data", *[f"02-search/{m}/seed-0" for m in METHODS if m.startswith("ad")]):
+    for name in ("01-data", *[f"02-search/{m}/seed-0" for m in methods if m.startswith("ad")]):
         (folder / name).mkdir(parents=True)
     save(data, folder / "01-data" / "test.h5")
     stage(folder / "01-data", "data", "", 0, 12.0)
@@ -151,7 +151,8 @@ def fabricate(folder: Path, *, rank=1, dataset="ks", title="", points=32, frames
     noise = waves(rank, points=points, frames=frames, seed=7)[:, 1:]
     ramp = 10 ** (2 * np.arange(1, frames) / (frames - 1) - 2)
     rows = []
-    for i, (label, end) in enumerate(METHODS.items()):
+    for i, label in enumerate(methods):
+        end = METHODS[label]
         unit = f"{label}/seed-0"
         schedule, denoiser = linear(12).capped(), oracle(0.1)
         if label.startswith("adaptive"):

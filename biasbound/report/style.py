@@ -36,8 +36,8 @@ def look(index: int) -> dict[str, Any]:
 
 def curve(
     axes: Axes,
-    x: Sequence[float],
-    y: Sequence[float],
+    x: Sequence[float | int],
+    y: Sequence[float | int],
     name: str,
     index: int,
     errors: Sequence[float] | None = None,
