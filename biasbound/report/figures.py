@@ -36,6 +36,8 @@ def save_figures(study: Study, folder: Path, only: Sequence[str] | None = None) 
             if only is not None:
                 raise
             continue
+        figure.draw_without_rendering()  # the layout is found once, for both files
+        figure.set_layout_engine("none")
         for kind, options in KINDS.items():
             path = folder / f"{name}.{kind}"
             with replacing(path) as temporary:

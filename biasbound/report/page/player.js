@@ -20,9 +20,10 @@ function unpackTruth(quantity, trajectory) {
 function unpackError(error) {
   const packed = new Int8Array(bytes(error.data).buffer);
   const made = new Float32Array(packed.length);
+  const size = packed.length / error.max.length; // of a frame
   for (let i = 0; i < packed.length; i += 1) {
     const share = packed[i] / 127;
-    made[i] = packed[i] === -128 ? NaN : error.max * share * Math.abs(share);
+    made[i] = packed[i] === -128 ? NaN : error.max[Math.floor(i / size)] * share * Math.abs(share);
   }
   return made;
 }

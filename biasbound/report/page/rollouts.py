@@ -1,8 +1,8 @@
 r"""Rollouts in few bytes: 8 bits a value, and as many trajectories, members, frames and points as a budget allows.
 
 The truth is stored on a linear scale, u = low + (high − low) q/254, and the *error* of each prediction on a square-root
-scale, e = max·(q/127)|q/127|, which is as fine near zero as 14 bits. The page adds the two. So an error a thousand times
-smaller than the field is still an error on the screen and not round-off.
+scale, e = max·(q/127)|q/127| with the largest error of its frame, which is as fine near zero as 14 bits. The page adds the
+two. So an error a thousand times smaller than the field is still an error on the screen and not round-off.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int8, UInt8
+from jaxtyping import Float, Float64, Int8, UInt8
 
 from ..figures_flow import all_quantities, first_quantity
 from ..study import Model, Study
@@ -82,22 +82,25 @@ def pack_truth(
 
 
 def pack_error(
-    error: Float[np.ndarray, "*N"], largest: float
-) -> Int8[np.ndarray, "*N"]:
-    """−127 … 127 on a signed square-root scale; −128 where there is no value."""
-    share = error.astype(np.float64) / (largest or 1.0)
-    known = np.isfinite(share)
-    share = np.where(known, share, 0).clip(-1, 1)
+    error: Float[np.ndarray, "K *N"],
+) -> tuple[Int8[np.ndarray, "K *N"], Float64[np.ndarray, " K"]]:
+    """−127 … 127 on a signed square-root scale, −128 where there is no value; and each frame's largest."""
+    known = np.isfinite(error)
+    sizes = np.abs(np.where(known, error, 0).astype(np.float64)).reshape(len(error), -1)
+    largest = sizes.max(1)
+    unit = np.where(largest > 0, largest, 1.0).reshape(-1, *[1] * (error.ndim - 1))
+    share = np.where(known, error, 0).astype(np.float64) / unit
     packed = (np.sign(share) * np.sqrt(np.abs(share)) * 127).round()
-    return np.where(known, packed, MISSING_ERROR).astype(np.int8)
+    return np.where(known, packed, MISSING_ERROR).astype(np.int8), largest
 
 
 def unpack_error(
-    packed: Int8[np.ndarray, "*N"], largest: float
-) -> Float[np.ndarray, "*N"]:
+    packed: Int8[np.ndarray, "K *N"], largest: Float64[np.ndarray, " K"]
+) -> Float64[np.ndarray, "K *N"]:
     """What the page computes from it."""
     share = packed.astype(np.float64) / 127
-    return np.where(packed == MISSING_ERROR, np.nan, largest * share * np.abs(share))
+    size = largest.reshape(-1, *[1] * (packed.ndim - 1))
+    return np.where(packed == MISSING_ERROR, np.nan, size * share * np.abs(share))
 
 
 def _text(packed: np.ndarray) -> str:
@@ -173,7 +176,7 @@ def _truth(name: str, fields: list[np.ndarray]) -> dict[str, Any]:
 def _model(
     study: Study, model: Model, truth: list[dict[str, np.ndarray]], names: list[str], cut: Cut
 ) -> dict[str, Any]:
-    """errors[quantity][member][trajectory] = {max, data}."""
+    """errors[quantity][member][trajectory] = {max (a frame), data}."""
     assert model.rollout is not None
     errors: list[list[list[dict[str, Any]]]] = [[[] for _ in range(cut.members)] for _ in names]
     for m in range(cut.members):
@@ -182,8 +185,8 @@ def _model(
             with np.errstate(invalid="ignore", over="ignore"):
                 guess = _shown(study, fields, cut)
             for q, name in enumerate(names):
-                error = guess[name] - true[name]
-                known = np.abs(error[np.isfinite(error)])
-                largest = float(known.max()) if len(known) else 0.0
-                errors[q][m].append({"max": largest, "data": _text(pack_error(error, largest))})
+                with np.errstate(invalid="ignore", over="ignore"):
+                    packed, largest = pack_error(guess[name] - true[name])
+                top = [float(f"{v:.5g}") for v in largest]
+                errors[q][m].append({"max": top, "data": _text(packed)})
     return {"name": study.name(model), "label": model.label, "errors": errors}
