@@ -36,6 +36,10 @@ FLOW = (
     "emulate",
     "adapt",
     "methods",
+    "metrics",
+    "rows",
+    "score",
+    "report",
     "cli",
 )
 

@@ -1,0 +1,67 @@
+"""Scores of two arrays, predictions and truth, each (S, K, C, *N): trajectories, predicted frames, channels, grid.
+
+Functions of arrays alone, so that anyone's rollouts can be scored. Steps count from 1. `…_frames` return a table with one value for
+each trajectory and frame, from which `bootstrap` makes means with intervals.
+
+Nothing is ever clipped or left out in silence. A trajectory is broken from its first non-finite frame on (`broken`); from there on
+its errors and CRPS are +∞, its correlation is 0, FSD is +∞, spread–skill is NaN, and spectra of the frame are NaN. Finite but absurd states
+are scored as they are (`escaped` counts them).
+"""
+
+from .arrays import Array, broken, escaped
+from .correlation import CorrelationTime, correlation_frames, correlation_time, share
+from .derivatives import derivative, vorticity
+from .ensemble import (
+    RankHistogram,
+    crps_frames,
+    rank_histogram,
+    spread_and_error,
+    spread_skill,
+)
+from .errors import VRMSE_EPS, Scale, mse, mse_at, mse_frames, vrmse_frames
+from .frechet import FewSamples, frechet_distance, fsd, fsd_curve, spectral_features
+from .intervals import Interval, bootstrap
+from .spectra import (
+    energy_spectrum,
+    enstrophy_spectrum,
+    radial_spectrum,
+    shells,
+    temporal_spectrum,
+    wavenumbers,
+)
+
+__all__ = [
+    "VRMSE_EPS",
+    "Array",
+    "CorrelationTime",
+    "FewSamples",
+    "Interval",
+    "RankHistogram",
+    "Scale",
+    "bootstrap",
+    "broken",
+    "correlation_frames",
+    "correlation_time",
+    "crps_frames",
+    "derivative",
+    "energy_spectrum",
+    "enstrophy_spectrum",
+    "escaped",
+    "frechet_distance",
+    "fsd",
+    "fsd_curve",
+    "mse",
+    "mse_at",
+    "mse_frames",
+    "radial_spectrum",
+    "rank_histogram",
+    "share",
+    "shells",
+    "spectral_features",
+    "spread_and_error",
+    "spread_skill",
+    "temporal_spectrum",
+    "vorticity",
+    "vrmse_frames",
+    "wavenumbers",
+]

@@ -1,0 +1,1 @@
+"""Rows made visible: tables, figures and a page."""

@@ -1,0 +1,272 @@
+"""The paper's Table 1 from rows, and a short one.
+
+Rows stand as in the paper, then by the alphabet; labels that the paper does not have are shown as they are. What became non-finite is shown
+as ∞ and never averaged away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ..rows import Row, Summary, over_seeds, select
+from .layout import Cell, Line, Table
+
+__all__ = ["Table", "demo_table", "table1", "title_of"]
+
+DATASETS = {"kolmogorov": "Kolmo", "transonic": "Tra", "ks": "KS"}  # in the paper's order
+BASES = {
+    "unet": "U-Net",
+    "linear": "Linear",
+    "cosine": "Cosine",
+    "sigmoid": "Sigmoid",
+    "log-uniform": "Log-uniform",
+    "refiner": "PDE-Refiner",
+    "adaptive": "Adaptive",
+}
+OPTIONS = {"v": "v-prediction", "x0": "x0-prediction", "residual": "residual target"}
+NORMALISED = {
+    "transonic"
+}  # errors in units of the training data's spread, and the last one as the long-term score
+NONE = Cell("–")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell, and by which number it competes in its column: the lowest is best."""
+
+    cell: Cell
+    rank: float | None = None
+
+
+Fill = Callable[[Sequence[Row], int], Entry]  # rows of one method on one dataset, the last step
+
+
+def _base(label: str) -> str | None:
+    return next((b for b in BASES if label == b or label.startswith(f"{b}-")), None)
+
+
+def title_of(label: str) -> str:
+    """A method's name in the paper's words: `unet-ut1`, two frames in the loss, is "U-Net UT, U=2"; an unknown label is itself."""
+    base = _base(label)
+    parts = [] if base is None else [p for p in label.removeprefix(base).split("-") if p]
+    words, how = [], "" if base in ("refiner", "adaptive") else " TF"
+    for part in parts:
+        unrolled = re.fullmatch(r"(ut|pf)(\d+)", part)
+        if unrolled and base == "unet":
+            how = f" {unrolled[1].upper()}, U={int(unrolled[2]) + 1}"
+        elif part == "proxy":
+            how = " + Proxy UT, U=1"
+        elif part in OPTIONS:
+            words.append(OPTIONS[part])
+        else:
+            return label
+    return label if base is None else ", ".join([BASES[base] + how, *words])
+
+
+def _natural(label: str) -> list[tuple[int, str]]:
+    """So that ut10 comes after ut2."""
+    parts = re.split(r"(\d+)", label)
+    return [(int(p), "") if p.isdecimal() else (-1, p) for p in parts]
+
+
+def _method_order(label: str) -> tuple[int, list[tuple[int, str]]]:
+    base = _base(label)
+    return len(BASES) if base is None else list(BASES).index(base), _natural(label)
+
+
+def _dataset_order(label: str) -> tuple[int, list[tuple[int, str]]]:
+    known = list(DATASETS)
+    return known.index(label) if label in known else len(known), _natural(label)
+
+
+def _power(value: float, digits: int = 2) -> str:
+    """9.53e-7, as the paper writes it."""
+    if value == 0:
+        return "0"
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def _short(value: float, digits: int = 1) -> str:
+    return _power(value, digits)
+
+
+def _tenths(value: float, digits: int = 1) -> str:
+    return f"{value:.{digits}f}"
+
+
+def _entry(found: Summary | None, write: Callable[..., str], better: int = 1) -> Entry:
+    """Mean ± spread over seeds; ∞ as soon as one seed has no finite value."""
+    if found is None:
+        return Entry(NONE)
+    if found.mean is None:
+        return Entry(
+            Cell("∞", f"({found.lost} of {found.seeds} seeds)" if found.seeds > 1 else "")
+        )
+    rest = f"± {write(found.spread, 1)}" if found.seeds > 1 else ""
+    return Entry(Cell(write(found.mean), rest), better * found.mean)
+
+
+def _mse(rows: Sequence[Row], step: int) -> Entry:
+    metric = "mse_norm" if rows[0].dataset in NORMALISED else "mse"
+    return _entry(over_seeds(select(rows, metric=metric, step=step)), _power)
+
+
+def _first(rows: Sequence[Row], last: int) -> Entry:
+    return _mse(rows, 1)
+
+
+def _tenth(rows: Sequence[Row], last: int) -> Entry:
+    return _mse(rows, 10)
+
+
+def _time(rows: Sequence[Row], last: int) -> Entry:
+    """Mean (worst 10 %, best 10 %); longer is better."""
+    entry = _entry(over_seeds(select(rows, metric="correlation_time")), _tenths, better=-1)
+    ends = [over_seeds(select(rows, metric=f"correlation_time_{e}")) for e in ("worst", "best")]
+    means = [e.mean for e in ends if e is not None and e.mean is not None]
+    if entry.rank is None or len(means) < 2:
+        return entry
+    rest = f"{entry.cell.rest} ({means[0]:.1f}, {means[1]:.1f})".strip()
+    return replace(entry, cell=replace(entry.cell, rest=rest))
+
+
+def _long_term(rows: Sequence[Row], last: int) -> Entry:
+    return _mse(rows, last) if rows[0].dataset in NORMALISED else _time(rows, last)
+
+
+def _fsd(rows: Sequence[Row], last: int) -> Entry:
+    return _entry(over_seeds(select(rows, metric="fsd", step=last)), _short)
+
+
+def _range(values: set[int]) -> Entry:
+    low, high = min(values), max(values)
+    return Entry(Cell(f"{low:,}" if low == high else f"{low:,}–{high:,}"))
+
+
+def _nfe(rows: Sequence[Row], last: int) -> Entry:
+    return _range({row.nfe for row in rows})
+
+
+def _updates(rows: Sequence[Row], last: int) -> Entry:
+    return _range({row.updates for row in rows})
+
+
+def _seconds(rows: Sequence[Row], last: int) -> Entry:
+    """The mean over seeds."""
+    of_seed = {row.seed: row.seconds for row in rows}
+    mean = sum(of_seed.values()) / len(of_seed)
+    return Entry(Cell(f"{mean:,.0f}" if mean >= 10 else f"{mean:.2g}"))
+
+
+def _seeds(rows: Sequence[Row], last: int) -> Entry:
+    return Entry(Cell(str(len({row.seed for row in rows}))))
+
+
+def _broken(rows: Sequence[Row], last: int) -> Entry:
+    """Trajectories that became non-finite, over all seeds."""
+    counts = [row.value or 0.0 for row in select(rows, metric="broken")]
+    if not counts:
+        return Entry(NONE)
+    hit = sum(c > 0 for c in counts)
+    rest = f"({hit} of {len(counts)} seeds)" if hit and len(counts) > 1 else ""
+    return Entry(Cell(f"{sum(counts):.0f}", rest))
+
+
+PAPER: dict[str, Fill] = {
+    "1-step MSE": _first,
+    "10-step MSE": _tenth,
+    "High-correlation time / final MSE": _long_term,
+    "Last-step FSD": _fsd,
+    "NFE": _nfe,
+    "Updates": _updates,
+    "Seconds": _seconds,
+    "Seeds": _seeds,
+    "Broken": _broken,
+}
+DEMO: dict[str, Fill] = {
+    "1-step MSE": _first,
+    "10-step MSE": _tenth,
+    "Correlation time": _time,
+    "NFE": _nfe,
+    "Seconds": _seconds,
+    "Broken": _broken,
+}
+
+
+def _with_best(entries: list[list[Entry]]) -> list[list[Cell]]:
+    """The cells, with the lowest rank of each column marked where several compete."""
+    cells = [[e.cell for e in line] for line in entries]
+    for i in range(len(entries[0])):
+        ranks = [line[i].rank for line in entries]
+        known = [r for r in ranks if r is not None]
+        for line, rank in zip(cells, ranks, strict=True):
+            if len(known) > 1 and rank == min(known):
+                line[i] = replace(line[i], best=True)
+    return cells
+
+
+def _group(rows: Sequence[Row], columns: dict[str, Fill], named: bool) -> tuple[Line, ...]:
+    """The lines of one dataset."""
+    dataset = rows[0].dataset
+    last = max((r.step for r in rows if r.metric.startswith("mse") and r.step), default=1)
+    labels = sorted({row.method for row in rows}, key=_method_order)
+    own = [select(rows, method=label) for label in labels]
+    entries = [[fill(part, last) for fill in columns.values()] for part in own]
+    lines: list[Line] = []
+    for i, (label, cells) in enumerate(zip(labels, _with_best(entries), strict=True)):
+        first = [Cell(DATASETS.get(dataset, dataset) if i == 0 else "")] if named else []
+        adaptive = _base(label) == "adaptive"
+        ruled = i > 0 and adaptive != (_base(labels[i - 1]) == "adaptive")
+        lines.append(Line((*first, Cell(title_of(label)), *cells), ruled))
+    return tuple(lines)
+
+
+def _repeated(rows: Sequence[Row]) -> bool:
+    """Whether any method has several seeds."""
+    units = {(row.dataset, row.method, row.seed) for row in rows}
+    return len(units) > len({unit[:2] for unit in units})
+
+
+def _notes(rows: Sequence[Row], lost: bool) -> tuple[str, ...]:
+    """What the reader of these rows must know."""
+    known = {row.metric for row in rows}
+    shown = {row.dataset for row in rows}
+    notes = {
+        "Best of each dataset in bold or starred.": True,
+        "± is the standard deviation over seeds.": _repeated(rows),
+        "High-correlation time: mean (worst 10 %, best 10 %).": "correlation_time" in known,
+        f"Errors in normalised units: {', '.join(sorted(DATASETS[d] for d in shown & NORMALISED))}.": bool(
+            shown & NORMALISED
+        ),
+        "∞: a trajectory became non-finite or its error overflowed.": lost,
+        "Broken: trajectories that became non-finite.": "broken" in known,
+    }
+    return tuple(note for note, holds in notes.items() if holds)
+
+
+def _table(rows: Sequence[Row], columns: dict[str, Fill], title: str, named: bool) -> Table:
+    if not rows:
+        raise ValueError("there are no rows to make a table of; run an evaluation first")
+    datasets = sorted({row.dataset for row in rows}, key=_dataset_order)
+    groups = tuple(_group(select(rows, dataset=d), columns, named) for d in datasets)
+    lost = any(cell.value == "∞" for group in groups for line in group for cell in line.cells)
+    words = ("Dataset", "Method") if named else ("Method",)
+    return Table(title, (*words, *columns), groups, _notes(rows, lost), named, len(words))
+
+
+def table1(rows: Sequence[Row]) -> Table:
+    """Table 1 in the paper's layout, with the cost that it lacks: calls a step, updates and seconds.
+
+    `mse` in raw units, `mse_norm` for transonic flow, whose long-term score is the error at the last step. Mean ± standard deviation over seeds.
+    """
+    columns = {n: fill for n, fill in PAPER.items() if n != "Seeds" or _repeated(rows)}
+    return _table(rows, columns, "Accuracy and cost of the methods", named=True)
+
+
+def demo_table(rows: Sequence[Row]) -> Table:
+    """The short one: errors, correlation time, calls a step and seconds."""
+    several = len({row.dataset for row in rows}) > 1
+    return _table(rows, DEMO, "Results", named=several)
