@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,6 @@ from report_study import METHODS, fabricate, put
 
 from biasbound.report import figures_flow, figures_search
 from biasbound.report.figures import FIGURES, save_figures
-from biasbound.report.spectra import energy_spectrum
 from biasbound.report.staircase import staircase, tau_edges
 from biasbound.report.study import read_study
 from biasbound.report.style import Absent
@@ -24,7 +24,9 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def flow(tmp_path_factory):
-    return fabricate(tmp_path_factory.mktemp("report") / "flow", rank=2, points=16, frames=9, methods=["unet"])
+    return fabricate(
+        tmp_path_factory.mktemp("report") / "flow", rank=2, points=16, frames=9, methods=["unet"]
+    )
 
 
 @pytest.fixture
@@ -62,7 +64,9 @@ def test_truth_is_what_predictions_stand_beside(run):
     start = study.test.read(0, 3, slice(0, 1))
     truth = study.truth(3, 40)
     assert truth.shape == (3, 40, 1, 32)
-    assert not np.array_equal(truth[:, :1], start)  # frame 0 is the initial state, not a prediction
+    assert not np.array_equal(
+        truth[:, :1], start
+    )  # frame 0 is the initial state, not a prediction
     best = {m.label: m.rollout.prediction for m in study.models}
     gap = {label: np.abs(p[0] - truth) for label, p in best.items()}
     assert gap["adaptive-v"][:, 0].max() < gap["adaptive-v"][:, -1].max()
@@ -187,16 +191,6 @@ def test_rollouts_draw_truth_prediction_and_their_difference(run):
     np.testing.assert_allclose(images[2], images[1] - images[0], atol=1e-6)
 
 
-def test_energy_spectrum_finds_a_wave_and_half_the_mean_square():
-    x = 2 * np.pi * np.arange(32) / 32
-    wave = 3 * np.sin(5 * x)
-    energy = energy_spectrum(np.broadcast_to(wave, (2, 1, 32)))
-    assert energy.argmax() == 5
-    assert energy.sum() == pytest.approx(np.mean(wave**2) / 2)
-    plane = np.sin(3 * x[:, None] + 4 * x)[None, None]
-    assert energy_spectrum(plane).argmax() == 5
-
-
 def test_spectra_leave_out_what_broke(copy):
     file = copy / "05-rollout/linear/seed-0/prediction.npy"
     broken = np.load(file)
@@ -206,10 +200,19 @@ def test_spectra_leave_out_what_broke(copy):
     found = figures_flow.last_spectra(study)
     assert all(np.isfinite(e).all() for e in found.values())
     rest = np.concatenate([broken[0, 1:, -1], broken[1, :, -1]])
-    np.testing.assert_allclose(found["linear"], energy_spectrum(rest))
+    np.testing.assert_allclose(found["linear"], study.energy(rest))
+    assert found["linear"].sum() == pytest.approx(np.mean(rest**2) / 2, rel=1e-5)
 
 
-STAGES = ("01-data", "02-search", "03-train", "05-rollout", "06-evaluate", "results.jsonl", "config.yaml")
+STAGES = (
+    "01-data",
+    "02-search",
+    "03-train",
+    "05-rollout",
+    "06-evaluate",
+    "results.jsonl",
+    "config.yaml",
+)
 
 
 @pytest.mark.parametrize("gone", STAGES)
@@ -218,14 +221,14 @@ def test_a_run_without_one_stage_gives_the_rest(copy, gone, tmp_path):
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     made = write_report(copy, tmp_path / "out", figures=())
     assert (tmp_path / "out" / "index.html") in made
-    with_data = []
     study = read_study(copy)
-    for name, figure in FIGURES.items():
-        try:
-            figure(study)
-            with_data.append(name)
-        except Absent as error:
-            assert "stage" in str(error)
+
+    def drawn(name):
+        with suppress(Absent):
+            return FIGURES[name](study) is not None
+        return False
+
+    with_data = [name for name in FIGURES if drawn(name)]
     assert with_data, gone
     lost = {"01-data": "samples", "02-search": "ladder", "03-train": "training", "05-rollout": "rollouts",
             "06-evaluate": "contributions"}  # fmt: skip
@@ -242,7 +245,7 @@ def test_a_figure_asked_for_by_name_must_exist_and_have_data(copy, tmp_path):
     with pytest.raises(ValueError, match="no figure 'nosuch'; there are thresholds"):
         write_report(copy, tmp_path / "out", figures=["nosuch"])
     shutil.rmtree(copy / "02-search")
-    with pytest.raises(ValueError, match="no landscape.json: it comes from the stage 02-search"):
+    with pytest.raises(ValueError, match=r"no landscape\.json: it comes from the stage 02-search"):
         write_report(copy, tmp_path / "out", figures=["ladder"])
 
 
@@ -282,7 +285,7 @@ def test_an_incomplete_landscape_is_refused(copy):
     found = json.loads(path.read_text())
     found["biases"].pop()
     put(path, found)
-    with pytest.raises(ValueError, match="1 of .* biases are missing"):
+    with pytest.raises(ValueError, match=r"1 of \d+ biases are missing"):
         read_study(copy)
 
 

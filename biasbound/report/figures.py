@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from biasbound.files import replacing
 
 from . import figures_flow, figures_search
-from .style import Absent
 from .study import Study
+from .style import Absent
 
 __all__ = ["FIGURES", "save_figures"]
 
 FIGURES: dict[str, Callable[[Study], Figure]] = {**figures_search.FIGURES, **figures_flow.FIGURES}
-KINDS = {"png": {"dpi": 140}, "pdf": {"metadata": {"CreationDate": None}}}
+KINDS: dict[str, dict[str, Any]] = {
+    "png": {"dpi": 140},
+    "pdf": {"metadata": {"CreationDate": None}},
+}
 
 
 def save_figures(study: Study, folder: Path, only: Sequence[str] | None = None) -> list[Path]:

@@ -14,9 +14,8 @@ from biasbound.data.pictures import image, quantities
 from biasbound.data.trajectories import Trajectories
 
 from .reading import numbers
-from .spectra import energy_spectrum
-from .style import WIDTH, Absent, curve, finish, name_ends
 from .study import Model, Study
+from .style import WIDTH, Absent, curve, finish, name_ends
 
 __all__ = ["first_quantity", "fsd", "rollouts", "samples", "spectra", "training"]
 
@@ -29,7 +28,7 @@ ROUND_OFF = 1e-12  # of the largest energy: what lies below is the arithmetic's
 
 def first_quantity(
     test: Trajectories, fields: Float[np.ndarray, "K C *N"]
-) -> tuple[str, Float[np.ndarray, "K *M"]]:
+) -> tuple[str, Float[np.ndarray, "K ..."]]:
     """(name, values) of what the eye knows best: vorticity of a flow, else the first channel.
 
     A third space axis is cut in its middle; values inside a body are NaN.
@@ -44,11 +43,11 @@ def _is_flow(test: Trajectories) -> bool:
 
 def all_quantities(
     test: Trajectories, fields: Float[np.ndarray, "K C *N"]
-) -> dict[str, Float[np.ndarray, "K *M"]]:
+) -> dict[str, Float[np.ndarray, "K ..."]]:
     """Everything worth showing of some frames, by name."""
     if len(test.layout.grid) == 1:
         return {name: fields[:, c] for c, name in enumerate(test.channels)}
-    middle = (..., *(n // 2 for n in test.layout.grid[2:]))
+    middle: Any = (..., *(n // 2 for n in test.layout.grid[2:]))
     found = quantities(test, np.asarray(fields[middle]))
     mask = test.static.get("mask")
     if mask is None:
@@ -95,7 +94,9 @@ def samples(study: Study) -> Figure:
     for i, values in enumerate(shown):
         for j, axes in enumerate([grid[0, i]] if flat else grid[i]):
             drawn = image(axes, values if flat else values[j], shown, extent)
-            title = f"trajectory {i}" if flat else f"t = {frames[j] * test.dt:.3g}" if i == 0 else ""
+            title = (
+                f"trajectory {i}" if flat else f"t = {frames[j] * test.dt:.3g}" if i == 0 else ""
+            )
             axes.set_title(title, fontsize=9)
             if flat:
                 axes.set_xlabel("time t")
@@ -186,12 +187,12 @@ def last_spectra(study: Study) -> Mapping[str, Float[np.ndarray, " K"]]:
         assert model.rollout is not None
         _, s, k, *_ = model.rollout.prediction.shape
         if "truth" not in found:
-            found["truth"] = energy_spectrum(study.truth(s, k)[:, -1])
+            found["truth"] = study.energy(study.truth(s, k)[:, -1])
         last = np.asarray(model.rollout.prediction[:, :, -1])
         whole = last.reshape(-1, *last.shape[2:])
         whole = whole[np.isfinite(whole).reshape(len(whole), -1).all(1)]
         if len(whole):  # a broken trajectory has no spectrum
-            found[model.label] = energy_spectrum(whole)
+            found[model.label] = study.energy(whole)
     return found
 
 
@@ -203,7 +204,14 @@ def spectra(study: Study) -> Figure:
     for name, energy in found.items():
         k = np.arange(1, len(energy)).tolist()
         style = TRUTH if name == "truth" else {}
-        curve(axes, k, energy[1:].tolist(), name, study.labels.index(name) if name in study.labels else 0, **style)
+        curve(
+            axes,
+            k,
+            energy[1:].tolist(),
+            name,
+            study.labels.index(name) if name in study.labels else 0,
+            **style,
+        )
     finish(axes, x="wavenumber k", y="energy E(k)", title="Last predicted frame", log="xy")
     top = max(float(energy[1:].max()) for energy in found.values())
     axes.set_ylim(bottom=max(axes.get_ylim()[0], ROUND_OFF * top))
@@ -219,10 +227,12 @@ def fsd(study: Study) -> Figure:
     """Fréchet spectral distance over the rollout, mean over seeds, one line a method."""
     found = study.series("fsd")
     if not found:
-        raise Absent("this run has no rows of the metric fsd: they come from the stage 06-evaluate")
+        raise Absent(
+            "this run has no rows of the metric fsd: they come from the stage 06-evaluate"
+        )
     figure, axes = _single()
     for label in dict.fromkeys(label for label, _ in found):
-        seeds = [dict((p[0], p[1]) for p in found[key]) for key in found if key[0] == label]
+        seeds = [{p[0]: p[1] for p in found[key]} for key in found if key[0] == label]
         steps = sorted(set.intersection(*(set(s) for s in seeds)))
         means = [float(np.mean([s[k] for s in seeds])) for k in steps]
         curve(axes, steps, means, label, study.labels.index(label))
@@ -245,7 +255,13 @@ def training(study: Study) -> Figure:
     for axes, measure in zip(grid, panels, strict=False):
         for model in models:
             rows = [r for r in model.log if r.get(measure) is not None]
-            curve(axes, numbers(rows, "update"), numbers(rows, measure), model.label, study.labels.index(model.label))
+            curve(
+                axes,
+                numbers(rows, "update"),
+                numbers(rows, measure),
+                model.label,
+                study.labels.index(model.label),
+            )
         finish(axes, x="updates", y=measure, log="y", legend=False)
         name_ends(axes)
     return figure

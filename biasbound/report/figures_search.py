@@ -13,10 +13,9 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from .reading import numbers
-from .spectra import energy_spectrum
 from .staircase import staircase, tau_edges
-from .style import LOOK, PALETTE, WIDTH, Absent, curve, finish, grid_of, look
 from .study import Model, Search, Study
+from .style import LOOK, PALETTE, WIDTH, Absent, curve, finish, grid_of, look
 
 __all__ = ["contributions", "gradients", "ladder", "landscape", "schedules", "thresholds"]
 
@@ -66,9 +65,7 @@ def thresholds(study: Study, width: float = 0.01) -> Figure:
                 )
         if search.solved:
             lowest = search.solved[0]
-            error = min(
-                p["clean"] for p in search.points if math.isclose(p["sigma"], lowest)
-            )
+            error = min(p["clean"] for p in search.points if math.isclose(p["sigma"], lowest))
             axes.plot(
                 [lowest], [error], "x", color="#c00000", markersize=10, markeredgewidth=2.2,
                 label=f"lowest stable level, σ = {lowest:.3g}",
@@ -91,7 +88,10 @@ def schedules(study: Study) -> Figure:
         for i, time in enumerate(times):
             sigma = numbers(time["rows"], "sigma")
             shade = 0.72 * (1 - (i + 1) / len(times))
-            for name, dash, colour in (("clean", "--", PALETTE[0]), ("inference", "-", PALETTE[1])):
+            for name, dash, colour in (
+                ("clean", "--", PALETTE[0]),
+                ("inference", "-", PALETTE[1]),
+            ):
                 faint = tuple((1 - shade) * c + shade for c in _rgb(colour))
                 last = i + 1 == len(times)
                 axes.plot(
@@ -118,9 +118,7 @@ def _rgb(colour: str) -> tuple[float, ...]:
 
 def landscape(study: Study) -> Figure:
     """E_clean over σ with the ladder's levels marked, and E_inf along it; beside it the data's energy spectrum."""
-    searches = _found(
-        [s for s in study.searches if s.landscape], "landscape.json", "02-search"
-    )
+    searches = _found([s for s in study.searches if s.landscape], "landscape.json", "02-search")
     figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     inference = {(m.label, m.seed): m.bias for m in study.models}
@@ -153,7 +151,7 @@ def _data_spectrum(axes: Axes, study: Study) -> None:
     frames = np.linspace(0, study.test.layout.frames - 1, 8).round().astype(np.int64)
     count = min(len(study.test), 16)
     fields = study.test.take(np.arange(count), np.broadcast_to(frames, (count, len(frames))))
-    energy = energy_spectrum(fields.reshape(-1, *fields.shape[2:]))
+    energy = study.energy(fields.reshape(-1, *fields.shape[2:]))
     curve(axes, np.arange(1, len(energy)).tolist(), energy[1:].tolist(), study.dataset, 0)
     finish(
         axes, x="wavenumber k", y="energy E(k)", title="Energy spectrum of the data", log="xy",
@@ -182,7 +180,9 @@ def contributions(study: Study) -> Figure:
 
 def gradients(study: Study) -> Figure:
     """Cosine between gradients with proxy P⁽ⁿ⁾ and full unrolling, against n; teacher forcing as a level."""
-    models = _found([m for m in study.first_seeds() if m.gradients], "gradients.json", "06-evaluate")
+    models = _found(
+        [m for m in study.first_seeds() if m.gradients], "gradients.json", "06-evaluate"
+    )
     figure, panels = grid_of(len(models))
     for axes, model in zip(panels, models, strict=True):
         rows = [r for r in model.gradients if isinstance(r["n"], int)]
@@ -190,7 +190,9 @@ def gradients(study: Study) -> Figure:
         for i, (key, name) in enumerate(
             (("to_full", "proxy and full unrolling"), ("to_teacher", "proxy and teacher forcing"))
         ):
-            curve(axes, n, numbers(rows, key), name, i, numbers(rows, f"{key}_stderr"), markevery=1)
+            curve(
+                axes, n, numbers(rows, key), name, i, numbers(rows, f"{key}_stderr"), markevery=1
+            )
         for row in model.gradients:
             if row["n"] == "teacher":
                 axes.axhline(

@@ -16,7 +16,9 @@ from jaxtyping import Float
 
 from biasbound.data.formats import load
 from biasbound.data.trajectories import Trajectories
+from biasbound.metrics import energy_spectrum
 from biasbound.noise import Schedule
+from biasbound.rows import Row, read_rows
 
 from .reading import checked, json_lines, json_value, number
 
@@ -62,7 +64,9 @@ class Rollout:
 
     prediction: Float[np.ndarray, "M S K C *N"]
     dt: float
-    broken: tuple[tuple[int, ...], ...] = ()  # (M, S): frame at which it became non-finite, 0 never
+    broken: tuple[
+        tuple[int, ...], ...
+    ] = ()  # (M, S): frame at which it became non-finite, 0 never
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class Study:
     title: str
     run: Mapping[str, Any] = field(default_factory=dict)
     config: str = ""
-    rows: Rows = ()
+    rows: tuple[Row, ...] = ()
     searches: tuple[Search, ...] = ()
     models: tuple[Model, ...] = ()
     test: Trajectories | None = None
@@ -102,7 +106,7 @@ class Study:
     @property
     def labels(self) -> list[str]:
         """Every method, in the order of the results: its place sets its colour in all figures."""
-        named = [row["method"] for row in self.rows], [m.label for m in self.models]
+        named = [row.method for row in self.rows], [m.label for m in self.models]
         return list(dict.fromkeys(named[0] + named[1]))
 
     def first_seeds(self) -> tuple[Model, ...]:
@@ -123,15 +127,23 @@ class Study:
             )
         return self.test.read(first, first + trajectories, slice(1, frames + 1))
 
+    def energy(self, fields: Float[np.ndarray, "B C *N"]) -> Float[np.ndarray, " K"]:
+        """E(k) up to Nyquist, mean over fields, k in waves along the longest side of the domain."""
+        if self.test is None:
+            raise ValueError(f"{self.folder} has no 01-data/test.h5, so its grid is not known")
+        spacing = [float(c[1] - c[0]) if len(c) > 1 else 1.0 for c in self.test.coordinates]
+        found = energy_spectrum(fields, len(spacing), spacing).mean(0).numpy()
+        return np.asarray(found[: min(fields.shape[2:]) // 2 + 1])
+
     def series(
         self, metric: str
     ) -> dict[tuple[str, int], list[tuple[int, float, float | None, float | None]]]:
         """(method, seed) → (step, value, low, high) of a metric that has steps, in their order."""
         found: dict[tuple[str, int], list[tuple[int, float, float | None, float | None]]] = {}
         for row in self.rows:
-            if row["metric"] == metric and row["step"] is not None and row["value"] is not None:
-                point = (int(row["step"]), float(row["value"]), row.get("low"), row.get("high"))
-                found.setdefault((row["method"], row["seed"]), []).append(point)
+            if row.metric == metric and row.step is not None and row.value is not None:
+                point = (row.step, row.value, row.low, row.high)
+                found.setdefault((row.method, row.seed), []).append(point)
         return {key: sorted(points, key=lambda p: p[0]) for key, points in found.items()}
 
 
@@ -146,7 +158,7 @@ def read_study(folder: str | Path) -> Study:
     test = folder / "01-data" / "test.h5"
     config = folder / "config.yaml"
     rows = _result_rows(folder)
-    dataset = str((run or {}).get("dataset", rows[0]["dataset"] if rows else folder.name))
+    dataset = str((run or {}).get("dataset", rows[0].dataset if rows else folder.name))
     study = Study(
         folder=folder,
         dataset=dataset,
@@ -174,17 +186,11 @@ def _units(stage: Path) -> Iterator[tuple[Path, str, int]]:
         yield path, path.parent.name, int(path.name[5:])
 
 
-def _result_rows(folder: Path) -> Rows:
+def _result_rows(folder: Path) -> tuple[Row, ...]:
     """results.jsonl, or what the evaluations left while it is not there yet."""
     whole = folder / "results.jsonl"
     paths = [whole] if whole.exists() else sorted(folder.glob("06-evaluate/*/seed-*/rows.jsonl"))
-    rows = []
-    for path in paths:
-        for row in json_lines(path):
-            for name in ("dataset", "method", "seed", "metric", "step", "value"):
-                checked(path, lambda name=name, row=row: row[name])  # type: ignore[misc]
-            rows.append(row)
-    return tuple(rows)
+    return tuple(row for path in paths for row in read_rows(path))
 
 
 def _search(path: Path, label: str, seed: int) -> Search:
@@ -242,9 +248,9 @@ def _models(folder: Path) -> tuple[Model, ...]:
     return tuple(_model(label, seed, at) for (label, seed), at in places.items())
 
 
-def _ordered(models: tuple[Model, ...], rows: Rows) -> tuple[Model, ...]:
+def _ordered(models: tuple[Model, ...], rows: tuple[Row, ...]) -> tuple[Model, ...]:
     """In the order of the results; those without any behind."""
-    order = list(dict.fromkeys(str(row["method"]) for row in rows))
+    order = list(dict.fromkeys(row.method for row in rows))
     place = {label: i for i, label in enumerate(order)}
     return tuple(sorted(models, key=lambda m: (place.get(m.label, len(order)), m.label, m.seed)))
 
@@ -304,8 +310,14 @@ def _rollout(path: Path) -> Rollout | None:
 
 
 def _provenance(folder: Path) -> Iterator[Mapping[str, Any]]:
-    paths = [folder / "01-data" / "stage.json", *sorted(folder.glob("0[2-6]-*/*/seed-*/stage.json"))]
+    paths = [
+        folder / "01-data" / "stage.json",
+        *sorted(folder.glob("0[2-6]-*/*/seed-*/stage.json")),
+    ]
     for path in paths:
         found = json_value(path)
-        if found is not None:
-            yield checked(path, lambda found=found: {"stage": path.parts[-2], **found})  # type: ignore[misc]
+        if found is None:
+            continue
+        if not isinstance(found, dict):
+            raise ValueError(f"{path} must hold a JSON object; run the stage that writes it again")
+        yield {"stage": path.parts[-2], **found}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from biasbound.files import write_text
 
 from .figures import FIGURES, save_figures
 from .page import write_page
-from .study import read_study
+from .study import Study, read_study
+from .tables import table1
 
 __all__ = ["write_report"]
 
@@ -28,7 +27,7 @@ def write_report(
         raise ValueError(f"there is no figure {unknown[0]!r}; there are {', '.join(FIGURES)}")
     study = read_study(run)
     out.mkdir(parents=True, exist_ok=True)
-    made = _tables(run / "results.jsonl", out)
+    made = _tables(study, out)
     if figures is None or figures:
         made += save_figures(study, out / "figures", figures)
     if page:
@@ -36,15 +35,11 @@ def write_report(
     return made
 
 
-def _tables(results: Path, out: Path) -> list[Path]:
+def _tables(study: Study, out: Path) -> list[Path]:
     """Table 1 of the run's rows."""
-    if not results.exists() or find_spec("biasbound.report.tables") is None:
+    if not study.rows:
         return []
-    rows = import_module("biasbound.rows").read_rows(results)
-    if not rows:
-        return []
-    table = import_module("biasbound.report.tables").table1(rows)
-    paths = [out / "table.md", out / "table.tex"]
+    table, paths = table1(study.rows), [out / "table.md", out / "table.tex"]
     write_text(paths[0], table.markdown())
     write_text(paths[1], table.latex())
     return paths

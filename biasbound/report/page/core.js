@@ -46,13 +46,6 @@ function tick(value) {
   return text.includes("·") ? text.replace(/\.?0*·/, "·").replace(/^1·/, "") : text;
 }
 
-/** A number of a table: always three digits, so that a column can be compared at a glance. */
-function cellText(value) {
-  const size = Math.abs(value);
-  if (size > 0 && (size < 1e-2 || size >= 1e5)) return power(value);
-  return (Number.isInteger(value) || size >= 1000 ? whole(Math.round(value)) : value.toPrecision(3)).replace("-", "−");
-}
-
 /** A noise level: levels near 1 differ only in late digits. */
 const level = (sigma) => show(sigma, sigma > 0.95 ? 4 : 2);
 

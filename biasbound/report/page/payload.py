@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from biasbound.rows import over_seeds, select
+
 from ..figures_flow import last_spectra
-from ..style import Absent
 from ..study import Landscape, Model, Search, Study
-from .headline import headline
+from ..style import Absent
+from ..tables import table1, title_of
 from .rollouts import BUDGET, rollouts
 
 __all__ = ["payload"]
 
 CURVE_POINTS = 300  # of a training curve or a time series at most
 BIASES = ("clean", "inference", "own", "two_step", "reb")
-STAGE_FACTS = ("stage", "unit", "seed", "updates", "wall_seconds", "cpu_seconds", "commit", "dirty")
+STAGE_FACTS = (
+    "stage",
+    "unit",
+    "seed",
+    "updates",
+    "wall_seconds",
+    "cpu_seconds",
+    "commit",
+    "dirty",
+)
 MACHINE_FACTS = ("version", "commit", "dirty", "python", "torch", "machine", "cores", "threads")
 
 
@@ -29,7 +41,9 @@ def payload(study: Study, budget: int = BUDGET) -> dict[str, Any]:
         "title": study.title,
         "version": str(study.run.get("version", "")),
         "methods": study.labels,
-        "headline": headline(study),
+        "titles": {label: title_of(label) for label in study.labels},
+        "table": _table(study),
+        "tradeoff": _tradeoff(study),
         "searches": [_search(study, s) for s in study.searches],
         "models": [_model(study, m) for m in study.models],
         "series": {name: _series(study, name) for name in ("mse", "fsd")},
@@ -41,7 +55,9 @@ def payload(study: Study, budget: int = BUDGET) -> dict[str, Any]:
             for p in study.provenance
         ],
         "machine": {
-            k: study.provenance[-1][k] for k in MACHINE_FACTS if study.provenance and k in study.provenance[-1]
+            k: study.provenance[-1][k]
+            for k in MACHINE_FACTS
+            if study.provenance and k in study.provenance[-1]
         },
     }
     cleaned: dict[str, Any] = _json(told)
@@ -64,6 +80,33 @@ def _thinned(rows: Sequence[Any], most: int = CURVE_POINTS) -> list[Any]:
     if len(rows) <= most:
         return list(rows)
     return [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))]
+
+
+def _table(study: Study) -> dict[str, Any] | None:
+    """Table 1, cell by cell."""
+    if not study.rows:
+        return None
+    table = table1(study.rows)
+    return {
+        "columns": table.columns,
+        "left": table.left,
+        "notes": table.notes,
+        "groups": [
+            [{"ruled": line.ruled, "cells": [asdict(c) for c in line.cells]} for line in group]
+            for group in table.groups
+        ],
+    }
+
+
+def _tradeoff(study: Study) -> list[dict[str, Any]]:
+    """Error of the first frame, mean over seeds, beside the calls that it costs."""
+    found = []
+    for label in study.labels:
+        rows = select(study.rows, method=label, metric="mse", step=1)
+        summary = over_seeds(rows)
+        if summary is not None and summary.mean is not None:
+            found.append({"method": label, "nfe": rows[0].nfe, "mse": summary.mean})
+    return found
 
 
 def _search(study: Study, search: Search) -> dict[str, Any]:
@@ -119,7 +162,10 @@ def _model(study: Study, model: Model) -> dict[str, Any]:
         "label": model.label,
         "bias": columns(model.bias) if model.bias else None,
         "chain": [
-            {"update": t["update"], **{k: v for k, v in columns(t["rows"]).items() if "_" not in k}}
+            {
+                "update": t["update"],
+                **{k: v for k, v in columns(t["rows"]).items() if "_" not in k},
+            }
             for t in _thinned(model.chain, 12)
         ],
         "gradients": list(model.gradients),
@@ -150,5 +196,6 @@ def _spectra(study: Study) -> list[dict[str, Any]]:
     except Absent:
         return []
     return [
-        {"name": n, "k": list(range(1, len(e))), "energy": e[1:].tolist()} for n, e in found.items()
+        {"name": n, "k": list(range(1, len(e))), "energy": e[1:].tolist()}
+        for n, e in found.items()
     ]

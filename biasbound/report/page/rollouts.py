@@ -39,7 +39,9 @@ class Cut:
     @property
     def size(self) -> int:
         """Bytes: one field of truth and one of error for each model and member."""
-        field = int(np.prod([-(-n // self.stride) for n in self.points])) * -(-self.frames // self.every)
+        field = int(np.prod([-(-n // self.stride) for n in self.points])) * -(
+            -self.frames // self.every
+        )
         return field * self.quantities * self.trajectories * (1 + self.models * self.members)
 
 
@@ -82,8 +84,8 @@ def pack_truth(
 
 
 def pack_error(
-    error: Float[np.ndarray, "K *N"],
-) -> tuple[Int8[np.ndarray, "K *N"], Float64[np.ndarray, " K"]]:
+    error: Float[np.ndarray, "K ..."],
+) -> tuple[Int8[np.ndarray, "K ..."], Float64[np.ndarray, " K"]]:
     """−127 … 127 on a signed square-root scale, −128 where there is no value; and each frame's largest."""
     known = np.isfinite(error)
     sizes = np.abs(np.where(known, error, 0).astype(np.float64)).reshape(len(error), -1)
@@ -95,8 +97,8 @@ def pack_error(
 
 
 def unpack_error(
-    packed: Int8[np.ndarray, "K *N"], largest: Float64[np.ndarray, " K"]
-) -> Float64[np.ndarray, "K *N"]:
+    packed: Int8[np.ndarray, "K ..."], largest: Float64[np.ndarray, " K"]
+) -> Float64[np.ndarray, "K ..."]:
     """What the page computes from it."""
     share = packed.astype(np.float64) / 127
     size = largest.reshape(-1, *[1] * (packed.ndim - 1))
@@ -148,7 +150,7 @@ def rollouts(study: Study, budget: int = BUDGET) -> dict[str, Any] | None:
 
 def _shown(
     study: Study, fields: Float[np.ndarray, "K C *N"], cut: Cut
-) -> dict[str, Float[np.ndarray, "k *M"]]:
+) -> dict[str, Float[np.ndarray, "k ..."]]:
     assert study.test is not None
     space = slice(None, None, cut.stride)
     return {

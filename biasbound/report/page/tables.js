@@ -1,28 +1,31 @@
 // The headline table, cost, configuration and provenance.
 
 function startHeadline() {
-  const { columns, rows } = STUDY.headline;
+  const table = STUDY.table;
   const host = byId("headline");
-  if (!rows.length) { host.replaceChildren(make("p", { class: "note" }, "This run has no results yet.")); return; }
-  const heads = ["method", "NFE", ...columns, "updates"].map((t) => make("th", { scope: "col" }, t));
-  const cell = (c) => {
-    if (!c) return make("td", {}, "–");
-    const range = c.spread !== null ? `± ${show(c.spread, 2)}` : c.low !== null && c.high !== null ? `${show(c.low, 2)} … ${show(c.high, 2)}` : "";
-    return make("td", { class: c.best ? "best" : null }, make("span", {}, cellText(c.value)), range ? make("small", {}, range) : null);
+  if (!table) { host.replaceChildren(make("p", { class: "note" }, "This run has no results yet.")); return; }
+  const label = Object.fromEntries(Object.entries(STUDY.titles).map(([name, title]) => [title, name]));
+  const cell = (c, i) => {
+    const text = make("span", {}, c.value);
+    if (i >= table.left) return make("td", { class: c.best ? "best" : null }, text, c.rest ? make("small", {}, c.rest) : null);
+    const name = label[c.value]; // as the charts call it
+    return make(i === table.left - 1 ? "th" : "td", { class: "words", scope: i === table.left - 1 ? "row" : null }, text,
+      name && name !== c.value ? make("small", {}, name) : null);
   };
-  host.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows.map((r) =>
-    make("tr", {}, make("th", { scope: "row" }, r.method), make("td", {}, whole(r.nfe)), ...r.cells.map(cell), make("td", {}, whole(r.updates)))))));
+  const heads = table.columns.map((text, i) => make("th", { scope: "col", class: i < table.left ? "words" : null }, text));
+  host.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...heads)), ...table.groups.map((group) =>
+    make("tbody", {}, ...group.map((line) => make("tr", { class: line.ruled ? "ruled" : null }, ...line.cells.map(cell)))))));
+  byId("headline-notes").textContent = table.notes.join(" ");
 }
 
 /** Error of the first frame against network calls, one point a method. */
 function startTradeoff() {
-  const column = STUDY.headline.columns.indexOf("MSE, frame 1");
-  const rows = STUDY.headline.rows.filter((r) => r.cells[column] && r.nfe);
-  if (column < 0 || rows.length < 2) { drop(byId("tradeoff")); return; }
+  const rows = STUDY.tradeoff;
+  if (rows.length < 2) { drop(byId("tradeoff")); return; }
   chart(byId("tradeoff"), {
     label: "Error of the first frame against network calls", x: { label: "network calls a frame (NFE)", short: "NFE", log: true },
     y: { label: "MSE, frame 1", log: true }, height: 280,
-    series: rows.map((r) => ({ name: r.method, text: r.method, style: styleOf(r.method), dots: true, x: [r.nfe], y: [r.cells[column].value] })),
+    series: rows.map((r) => ({ name: r.method, text: r.method, style: styleOf(r.method), dots: true, x: [r.nfe], y: [r.mse] })),
   });
 }
 
