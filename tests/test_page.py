@@ -317,6 +317,21 @@ def test_a_partial_run_gives_a_page_of_the_rest(browser, run, tmp_path, gone):
     watched.context.close()
 
 
+def test_a_broken_rollout_is_said_to_be(browser, run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "run")
+    file = copy / "05-rollout/adaptive-v/seed-0/prediction.npy"
+    broken = np.load(file)
+    broken[:, :, 7:] = np.inf
+    np.save(file, broken)
+    watched = Watched(browser, write_page(read_study(copy), tmp_path / "page.html"))
+    set_value(watched.tab, "#p-frame", 6)
+    assert "RMS error" in watched.tab.inner_text("#p-readout")
+    set_value(watched.tab, "#p-frame", 7)
+    assert "broke down" in watched.tab.inner_text("#p-readout")
+    assert watched.said == []
+    watched.context.close()
+
+
 class Handlers(HTMLParser):
     """Inline handlers and outside addresses of a document."""
 

@@ -204,6 +204,28 @@ def test_spectra_leave_out_what_broke(copy):
     assert found["linear"].sum() == pytest.approx(np.mean(rest**2) / 2, rel=1e-5)
 
 
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_rollout_that_broke_down_is_drawn_as_far_as_it_goes(run, flow, tmp_path, rank):
+    copy = shutil.copytree(run if rank == 1 else flow, tmp_path / "run")
+    file = copy / "05-rollout/unet/seed-0/prediction.npy"
+    broken = np.load(file)
+    broken[:, :, 4], broken[:, :, 5:] = np.inf, np.nan
+    np.save(file, broken)
+    study = read_study(copy)
+    figure = figures_flow.rollouts(study)
+    figure.draw_without_rendering()
+    shown = [np.ma.filled(a.images[0].get_array(), np.nan) for a in figure.axes if a.images]
+    assert any(np.isnan(picture).any() for picture in shown)
+    assert "unet" not in figures_flow.last_spectra(study)
+
+
+def test_an_unknown_standard_error_draws_no_band(copy):
+    path = copy / "06-evaluate/linear/seed-0/bias.json"
+    rows = json.loads(path.read_text())
+    put(path, [row | {"own_stderr": np.inf, "reb": np.inf} for row in rows])
+    figures_search.contributions(read_study(copy)).draw_without_rendering()
+
+
 STAGES = (
     "01-data",
     "02-search",

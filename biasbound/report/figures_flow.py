@@ -128,9 +128,12 @@ def rollouts(study: Study, trajectory: int = 0) -> Figure:
     lines: list[tuple[str, np.ndarray, np.ndarray]] = [("truth", true[pick], true[pick])]
     for model in models:
         assert model.rollout is not None
-        guess = first_quantity(test, np.asarray(model.rollout.prediction[0, trajectory, :frames]))
-        lines.append((model.label, guess[1][pick], true[pick]))
-        lines.append(("error", guess[1][pick] - true[pick], true[pick] - np.nanmean(true)))
+        fields = np.asarray(model.rollout.prediction[0, trajectory, :frames])
+        with np.errstate(invalid="ignore", over="ignore"):  # a rollout may have broken down
+            guess = first_quantity(test, fields)[1][pick]
+            error = guess - true[pick]
+        lines.append((model.label, guess, true[pick]))
+        lines.append(("error", error, true[pick] - np.nanmean(true)))
     if flat:
         return _space_times(test, name, lines, frames)
     return _frame_rows(test, name, lines, pick)

@@ -63,11 +63,11 @@ def thresholds(study: Study, width: float = 0.01) -> Figure:
                     label=f"τ = {tau:.2f} ± {width:g}",
                     **look(i),
                 )
-        if search.solved:
-            lowest = search.solved[0]
-            error = min(p["clean"] for p in search.points if math.isclose(p["sigma"], lowest))
+        lowest = search.solved[0] if search.solved else math.nan
+        errors = [p["clean"] for p in search.points if math.isclose(p["sigma"], lowest)]
+        if errors:
             axes.plot(
-                [lowest], [error], "x", color="#c00000", markersize=10, markeredgewidth=2.2,
+                [lowest], [min(errors)], "x", color="#c00000", markersize=10, markeredgewidth=2.2,
                 label=f"lowest stable level, σ = {lowest:.3g}",
             )  # fmt: skip
         finish(axes, x=SIGMA, y="clean-input error", title=study.name(search), log="xy")

@@ -20,66 +20,10 @@ from biasbound.metrics import energy_spectrum
 from biasbound.noise import Schedule
 from biasbound.rows import Row, read_rows
 
+from .parts import Landscape, Model, Rollout, Rows, Search
 from .reading import checked, json_lines, json_value, number
 
 __all__ = ["Landscape", "Model", "Rollout", "Search", "Study", "read_study"]
-
-Rows = tuple[Mapping[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class Landscape:
-    """What Algorithm 2 saw: solved levels from low to high, their clean-input errors, every two-step bias."""
-
-    tau: float
-    start: str
-    start_sigma: float
-    levels: tuple[float, ...]
-    clean: Mapping[float, tuple[float, float]]  # σ → (mean, standard error)
-    biases: Mapping[tuple[float, float], tuple[float, float]]  # (σ_to, σ_from) → the same
-
-    def bias(self, to: float, start: float) -> float:
-        """𝓑^(2S)(σ_to, σ_from)."""
-        return self.biases[to, start][0]
-
-
-@dataclass(frozen=True)
-class Search:
-    """One schedule search: 02-search/<label>/seed-<s>."""
-
-    label: str
-    seed: int
-    schedule: Schedule | None = None
-    landscape: Landscape | None = None
-    levels: tuple[float, ...] = ()  # the exploration grid
-    tau: float | None = None  # of the exploration
-    solved: tuple[float, ...] = ()
-    points: Rows = ()  # one a round and open level
-    log: Rows = ()
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """Predictions (M, S, K, C, *N): members, test trajectories, frames 1 … K."""
-
-    prediction: Float[np.ndarray, "M S K C *N"]
-    dt: float
-    broken: tuple[
-        tuple[int, ...], ...
-    ] = ()  # (M, S): frame at which it became non-finite, 0 never
-
-
-@dataclass(frozen=True)
-class Model:
-    """One trained method: what its training, rollout and evaluation left behind."""
-
-    label: str
-    seed: int
-    log: Rows = ()
-    chain: Rows = ()  # {"update", "rows"}: biases during training
-    bias: Rows = ()  # one a level, low → high, on test pairs
-    gradients: Rows = ()
-    rollout: Rollout | None = None
 
 
 @dataclass(frozen=True)
@@ -207,7 +151,10 @@ def _search(path: Path, label: str, seed: int) -> Search:
             levels=tuple(float(s) for s in found.get("levels", ())),
             tau=found.get("tau"),
             solved=tuple(sorted(float(s) for s in found.get("solved", {}))),
-            points=tuple({**p, "own": number(p["own"])} for p in found.get("points", ())),
+            points=tuple(
+                {**p, "own": number(p["own"]), "clean": number(p["clean"])}
+                for p in found.get("points", ())
+            ),
             log=json_lines(path / "log.jsonl"),
         )
 

@@ -47,7 +47,8 @@ def curve(
     shown = {**look(index), "markevery": max(1, len(x) // 12), **style}
     axes.plot(x, y, label=name, **shown)
     if errors is not None and np.isfinite(errors).any():
-        low, high = np.subtract(y, errors), np.add(y, errors)
+        known = np.where(np.isfinite(errors), errors, np.nan)
+        low, high = np.subtract(y, known), np.add(y, known)
         axes.fill_between(x, low, high, color=shown["color"], alpha=0.15, linewidth=0)
 
 

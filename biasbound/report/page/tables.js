@@ -13,8 +13,9 @@ function startHeadline() {
       name && name !== c.value ? make("small", {}, name) : null);
   };
   const heads = table.columns.map((text, i) => make("th", { scope: "col", class: i < table.left ? "words" : null }, text));
-  host.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...heads)), ...table.groups.map((group) =>
-    make("tbody", {}, ...group.map((line) => make("tr", { class: line.ruled ? "ruled" : null }, ...line.cells.map(cell)))))));
+  const kept = table.groups.length === 1 ? table.left - 1 : 0; // one data set need not be named in a column
+  host.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...heads.slice(kept))), ...table.groups.map((group) =>
+    make("tbody", {}, ...group.map((line) => make("tr", { class: line.ruled ? "ruled" : null }, ...line.cells.map(cell).slice(kept)))))));
   byId("headline-notes").textContent = table.notes.join(" ");
 }
 
@@ -35,8 +36,8 @@ function startCost() {
   if (!stages.length) { host.hidden = true; return; }
   const longest = Math.max(...stages.map((s) => s.wall_seconds ?? 0), 1e-9);
   const bar = (seconds) => make("svg", { class: "barfill", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, make("rect", { width: (100 * (seconds ?? 0)) / longest, height: 8, rx: 1 }));
-  host.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...["stage", "of", "seed", "updates", "CPU time", "wall time", ""].map((t) => make("th", { scope: "col" }, t)))),
-    make("tbody", {}, ...stages.map((s) => make("tr", {}, make("td", {}, s.stage), make("td", {}, s.unit ?? ""), make("td", {}, whole(s.seed)),
+  host.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...["stage", "of", "seed", "updates", "CPU time", "wall time", ""].map((t) => make("th", { scope: "col", class: t === "of" ? "words" : null }, t)))),
+    make("tbody", {}, ...stages.map((s) => make("tr", {}, make("td", {}, s.stage), make("td", { class: "words" }, s.unit ?? ""), make("td", {}, whole(s.seed)),
       make("td", {}, s.updates ? whole(s.updates) : "–"), make("td", {}, duration(s.cpu_seconds)), make("td", {}, duration(s.wall_seconds)), make("td", { class: "bar" }, bar(s.wall_seconds)))))));
 }
 
