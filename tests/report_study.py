@@ -9,7 +9,7 @@ import torch
 from biasbound.bias import TwoStepTable, bias_curve, own_bias
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
-from biasbound.noise import Schedule, linear, log_uniform
+from biasbound.noise import linear, log_uniform
 from biasbound.oracle import AffineOracle
 from biasbound.search import greedy_schedule
 
@@ -187,16 +187,3 @@ def fabricate(folder: Path, *, rank=1, dataset="ks", title="", points=32, frames
         rows += evaluate(folder / "06-evaluate" / unit, label, dataset, 0, frames - 1, end)
     put(folder / "results.jsonl", lines(rows))
     return folder
-
-
-def schedule_of(levels, biases, tau, start):
-    """`greedy_schedule` on stored biases: what the page must draw."""
-    import warnings
-
-    table = {(b["to"], b["from"]): np.inf if b["mean"] is None else b["mean"] for b in biases}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made: Schedule = greedy_schedule(
-            levels, lambda to, up: float(table[to, up]), tau, start=start
-        )
-    return made

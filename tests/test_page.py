@@ -135,6 +135,46 @@ def test_the_slider_draws_the_ladder_of_greedy_schedule(run, tab):
     assert lengths > 2
 
 
+def test_the_ladder_agrees_on_rough_landscapes_and_ties(browser, run, tmp_path):
+    """Biases that do not grow with the jump, rounded so that many equal a τ of the slider."""
+    rng, copy = np.random.default_rng(5), shutil.copytree(run, tmp_path / "run")
+    shutil.rmtree(copy / "02-search")
+    for seed in range(6):
+        levels = np.sort(rng.uniform(0.01, 0.99, 3 + 3 * seed)).tolist()
+        clean = [
+            {"sigma": s, "mean": round(rng.uniform(0.1, 0.2), 2), "stderr": 0.02} for s in levels
+        ]
+        biases = [
+            {"to": to, "from": up, "mean": round(1 + rng.exponential(0.04), 2), "stderr": None}
+            for to in levels
+            for up in levels
+            if to < up
+        ]
+        told = {"tau": 1.05, "start": "error", "start_sigma": levels[0], "levels": levels}
+        put(
+            copy / f"02-search/adaptive/seed-{seed}/landscape.json",
+            told | {"clean": clean, "biases": biases},
+        )
+    study = read_study(copy)
+    watched = Watched(browser, write_page(study, tmp_path / "page.html"))
+    ties = 0
+    for number, search in enumerate(study.searches):
+        watched.tab.select_option("#search-select", index=number)
+        found = search.landscape
+        start = start_level(
+            found.levels, lambda s, found=found: Estimate(*found.clean[s], 2, 1), "error"
+        )
+        for tau in (1.01, 1.02, 1.05, 1.08, 1.2):
+            set_value(watched.tab, "#tau", tau)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ForcedTransition)
+                ladder = greedy_schedule(found.levels, found.bias, tau, start=start)
+            assert drawn_ladder(watched.tab) == list(ladder.sigma)
+            ties += sum(step["bias"] == tau for step in ladder.meta["steps"])
+    assert ties > 0  # equality is within τ
+    watched.context.close()
+
+
 def test_infinite_biases_force_a_step(browser, run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "run")
     path = copy / "02-search/adaptive/seed-0/landscape.json"

@@ -1,9 +1,11 @@
 """Figures show what the run holds; partial runs give partial reports; damage is named in a sentence."""
 
 import json
+import re
 import shutil
 from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -324,3 +326,10 @@ def test_figures_leave_no_global_state(run):
     before = dict(matplotlib.rcParams)
     figures_search.ladder(read_study(run))
     assert dict(matplotlib.rcParams) == before
+
+
+def test_every_figure_has_its_paragraph():
+    text = (Path(__file__).parents[1] / "docs" / "report.md").read_text()
+    assert set(re.findall(r"^`biasbound report RUN --figure (\w+)`: ", text, re.MULTILINE)) == set(
+        FIGURES
+    )
