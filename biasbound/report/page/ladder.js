@@ -15,11 +15,11 @@ function startLadder() {
   const host = byId("heatmap");
   const canvas = make("svg", { tabindex: 0, role: "application", "aria-roledescription": "heat map", "aria-describedby": "cell" });
   host.replaceChildren(canvas);
-  const left = 56, bottom = 46, top = 8;
+  const left = 68, bottom = 46, top = 8;
   let size = 480;
   const geometry = () => {
     const n = state.search.landscape.levels.length;
-    const cell = (size - left - top) / n; // the drawing is square; `bottom` is less than `left`, so rows fit
+    const cell = (size - left - top) / n; // rows fit too: `bottom` is less than `left`
     return { n, cell, x: (i) => left + i * cell, y: (i) => size - bottom - (i + 1) * cell };
   };
 
