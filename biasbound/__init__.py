@@ -30,6 +30,7 @@ FLOW = (
     "search",
     "predict",
     "losses",
+    "gradients",
     "checkpoint",
     "fit",
     "track",

@@ -46,7 +46,15 @@ def test_every_decision_names_tests_that_exist():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "docs/data.md", "docs/decisions.md", "docs/log.md"]
+    "page",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/data.md",
+        "docs/decisions.md",
+        "docs/log.md",
+        "docs/report.md",
+    ],
 )
 def test_links_and_pictures_point_to_files(page):
     path = ROOT / page

@@ -231,9 +231,12 @@ def _table(path: Path) -> None:
 def _report(run: Any, wish: Wish) -> None:
     from ..report.write import write_report
 
-    written = write_report(run.path, run.path / "07-report", figures=wish.figures or None)
+    page = not wish.figures
+    written = write_report(
+        run.path, run.path / "07-report", figures=wish.figures or None, page=page
+    )
     for path in written:
-        if path.suffix in (".html", ".md", ".tex"):
+        if path.suffix in (".html", ".md", ".tex") or wish.figures:
             print(f"{path}: written")
 
 

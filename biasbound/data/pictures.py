@@ -20,7 +20,7 @@ from matplotlib.image import AxesImage
 from biasbound.data.trajectories import Trajectories
 from biasbound.files import replacing
 
-__all__ = ["draw", "save_picture", "vorticity"]
+__all__ = ["draw", "image", "quantities", "save_picture", "vorticity"]
 
 WIDTH = 9.0  # inches
 COLUMNS = 1200  # frames drawn of a one-dimensional trajectory at most
@@ -67,7 +67,7 @@ def save_picture(figure: Figure, path: Path, overwrite: bool = False) -> None:
         figure.savefig(temporary, format=kind, dpi=110)
 
 
-def _image(
+def image(
     axes: Axes,
     values: Float[np.ndarray, "X Y"],
     shown: np.ndarray,
@@ -101,14 +101,14 @@ def _space_time(one: Trajectories) -> Figure:
     x, _, t = UNITS.get(one.layout.name, UNITS[""])
     for axes, name, values in zip(grid, one.channels, np.moveaxis(fields, 1, 0), strict=True):
         end = thin.dt * max(1, thin.layout.frames - 1)
-        image = _image(axes, values, values, (0.0, end, *one.layout.domain[0]))
+        drawn = image(axes, values, values, (0.0, end, *one.layout.domain[0]))
         axes.set_ylabel(f"position {x}")
-        figure.colorbar(image, ax=axes, label=name, pad=0.01)
+        figure.colorbar(drawn, ax=axes, label=name, pad=0.01)
     grid[-1].set_xlabel(f"time {t}")
     return figure
 
 
-def _quantities(
+def quantities(
     one: Trajectories, fields: Float[np.ndarray, "K C X Y"]
 ) -> dict[str, Float[np.ndarray, "K X Y"]]:
     """What to show: pressure and vorticity of a gas, vorticity of a flow, else the channels."""
@@ -133,7 +133,7 @@ def _frames(one: Trajectories) -> Figure:
     k = np.unique(np.linspace(0, one.layout.frames - 1, count).round().astype(np.int64))
     middle: Any = (..., *(n // 2 for n in one.layout.grid[2:]))
     fields = one.take(np.array([0]), k[None])[0][middle]
-    rows = _quantities(one, fields)
+    rows = quantities(one, fields)
     mask = one.static.get("mask")
     if mask is not None:
         solid = np.broadcast_to(mask[middle], fields[0, 0].shape) < 0.5
@@ -144,9 +144,9 @@ def _frames(one: Trajectories) -> Figure:
     grid = figure.subplots(len(rows), len(k), squeeze=False, sharex=True, sharey=True)
     for line, (name, values) in zip(grid, rows.items(), strict=True):
         for axes, frame in zip(line, values, strict=True):
-            image = _image(axes, frame, values, (left, right, bottom, top))
+            drawn = image(axes, frame, values, (left, right, bottom, top))
             axes.set_aspect("equal")
-        figure.colorbar(image, ax=list(line), label=name, pad=0.01)
+        figure.colorbar(drawn, ax=list(line), label=name, pad=0.01)
         line[0].set_ylabel(y)
     for axes, number in zip(grid[0], k, strict=True):
         axes.set_title(f"{t} = {number * one.dt:.4g}", fontsize=9)

@@ -16,10 +16,11 @@ from ..data.trajectories import Trajectories
 from ..denoise import NetDenoiser
 from ..emulate import Emulator, load
 from ..files import write_text
+from ..gradients import gradient_similarity
 from ..metrics import FewSamples
 from ..rows import Row, write_rows
 from ..score import score
-from .material import Material, seeded
+from .material import Material, planes, seeded, spread
 
 __all__ = ["Cost", "correlated", "make_evaluate"]
 
@@ -69,6 +70,8 @@ def make_evaluate(
         curve = _biases(loaded, material, section)
         write_text(folder / "bias.json", json.dumps([row.as_dict() for row in curve]) + "\n")
         rows += [row for level in curve for row in _bias_rows(level, config, label, seed, cost)]
+        if section.gradients:
+            _gradients(loaded, material, section, folder)
     write_rows(folder / "rows.jsonl", rows)
     return {"rows": len(rows), "trajectories": count}
 
@@ -101,6 +104,25 @@ def _biases(emulator: Emulator, material: Material, section: EvaluateConfig) -> 
         generator=seeded(0),
         batch_size=128,
     )
+
+
+def _gradients(
+    emulator: Emulator, material: Material, section: EvaluateConfig, folder: Path
+) -> None:
+    """How well the proxy stands in for the full chain, on windows of the training data."""
+    assert isinstance(emulator.model, NetDenoiser)
+    assert emulator.schedule is not None
+    windows = material.encode(spread(material.train.windows(2), section.gradients))
+    found = gradient_similarity(
+        emulator.model,
+        windows.frames,
+        emulator.schedule,
+        conditions=planes(windows),
+        generator=seeded(0),
+        batch_size=max(1, section.gradients // 4),
+        transition=emulator.transition,
+    )
+    write_text(folder / "gradients.json", json.dumps([row.as_dict() for row in found]) + "\n")
 
 
 def _bias_rows(level: BiasRow, config: Config, label: str, seed: int, cost: Cost) -> list[Row]:

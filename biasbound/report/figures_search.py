@@ -1,0 +1,260 @@
+"""Figures of the method itself: thresholds, ladders, errors and biases along the chain, gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+
+from .reading import numbers
+from .staircase import staircase, tau_edges
+from .study import Model, Search, Study
+from .style import LOOK, PALETTE, WIDTH, Absent, curve, finish, grid_of, look
+
+__all__ = ["contributions", "gradients", "ladder", "landscape", "schedules", "thresholds"]
+
+TAUS = (1.01, 1.03, 1.05, 1.10, 1.15)
+SHOWN_TIMES = 4  # of training, in `schedules`
+SIGMA = "noise level σ"
+
+
+def _found(items: Sequence[Any], what: str, stage: str) -> Sequence[Any]:
+    if not items:
+        raise Absent(f"this run has no {what}: it comes from the stage {stage}")
+    return items
+
+
+def crossings(search: Search, tau: float, width: float) -> list[tuple[float, list[float]]]:
+    """(σ, clean-input errors) of the measurements whose own bias lies within τ ± width."""
+    found: dict[float, list[float]] = {}
+    for point in search.points:
+        if abs(point["own"] - tau) <= width:
+            found.setdefault(float(point["sigma"]), []).append(float(point["clean"]))
+    return sorted(found.items())
+
+
+def thresholds(study: Study, width: float = 0.01) -> Figure:
+    """Clean-input error against σ at the moments at which the own bias passes τ ± width, for several τ.
+
+    Crosses mark the lowest level that the exploration brought below its τ.
+    """
+    searches = _found([s for s in study.searches if s.points], "exploration", "02-search")
+    figure, panels = grid_of(len(searches), height=3.6, columns=2)
+    for axes, search in zip(panels, searches, strict=True):
+        for i, tau in enumerate(TAUS):
+            groups = crossings(search, tau, width)
+            errors = [float(np.median(values)) for _, values in groups]
+            spread = [
+                [e - min(v) for e, (_, v) in zip(errors, groups, strict=True)],
+                [max(v) - e for e, (_, v) in zip(errors, groups, strict=True)],
+            ]
+            if groups:
+                axes.errorbar(
+                    [s for s, _ in groups],
+                    errors,
+                    spread,
+                    capsize=3,
+                    label=f"τ = {tau:.2f} ± {width:g}",
+                    **look(i),
+                )
+        lowest = search.solved[0] if search.solved else math.nan
+        errors = [p["clean"] for p in search.points if math.isclose(p["sigma"], lowest)]
+        if errors:
+            axes.plot(
+                [lowest], [min(errors)], "x", color="#c00000", markersize=10, markeredgewidth=2.2,
+                label=f"lowest stable level, σ = {lowest:.3g}",
+            )  # fmt: skip
+        finish(axes, x=SIGMA, y="clean-input error", title=study.name(search), log="xy")
+    return figure
+
+
+def _times(model: Model) -> list[Any]:
+    pick = np.unique(np.linspace(0, len(model.chain) - 1, SHOWN_TIMES).round().astype(int))
+    return [model.chain[i] for i in pick]
+
+
+def schedules(study: Study) -> Figure:
+    """Clean-input and inference-input error along the chain, at several times of training, one panel a method."""
+    models = _found([m for m in study.first_seeds() if m.chain], "chain.jsonl", "03-train")
+    figure, panels = grid_of(len(models))
+    for axes, model in zip(panels, models, strict=True):
+        times = _times(model)
+        for i, time in enumerate(times):
+            sigma = numbers(time["rows"], "sigma")
+            shade = 0.72 * (1 - (i + 1) / len(times))
+            for name, dash, colour in (
+                ("clean", "--", PALETTE[0]),
+                ("inference", "-", PALETTE[1]),
+            ):
+                faint = tuple((1 - shade) * c + shade for c in _rgb(colour))
+                last = i + 1 == len(times)
+                axes.plot(
+                    sigma,
+                    numbers(time["rows"], name),
+                    linestyle=dash,
+                    color=faint,
+                    marker="o" if name == "clean" else "s",
+                    markersize=3.0,
+                    label=f"{name} input" if last else None,
+                    linewidth=LOOK["linewidth"] if last else 1.0,
+                )
+        updates = f"updates {times[0]['update']:,} (pale) to {times[-1]['update']:,}"
+        finish(
+            axes, x=SIGMA, y="error", title=f"{model.label}\n{updates}", log="xy",
+            legend=axes is panels[0],
+        )  # fmt: skip
+    return figure
+
+
+def _rgb(colour: str) -> tuple[float, ...]:
+    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+
+
+def landscape(study: Study) -> Figure:
+    """E_clean over σ with the ladder's levels marked, and E_inf along it; beside it the data's energy spectrum."""
+    searches = _found([s for s in study.searches if s.landscape], "landscape.json", "02-search")
+    figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    inference = {(m.label, m.seed): m.bias for m in study.models}
+    for i, search in enumerate(searches):
+        clean, name = search.landscape.clean, study.name(search)
+        sigma = sorted(clean)
+        errors = [clean[s][0] for s in sigma]
+        curve(left, sigma, errors, f"{name}: clean input", i, [clean[s][1] for s in sigma])
+        if search.schedule is not None:
+            steps = [s for s in search.schedule.sigma if s in clean]
+            left.plot(
+                steps, [clean[s][0] for s in steps], linestyle="none", marker="o", markersize=10,
+                markerfacecolor="none", markeredgecolor=PALETTE[i % 8], label=f"{name}: ladder",
+            )  # fmt: skip
+        if rows := inference.get((search.label, search.seed)):
+            left.plot(
+                numbers(rows, "sigma"), numbers(rows, "inference"), linestyle="none", marker="x",
+                color="black", markersize=6, label=f"{name}: inference input (test)",
+            )  # fmt: skip
+    finish(left, x=SIGMA, y="error", title="Error landscape and ladder", log="xy")
+    _data_spectrum(right, study)
+    return figure
+
+
+def _data_spectrum(axes: Axes, study: Study) -> None:
+    if study.test is None:
+        axes.text(0.5, 0.5, "no test data in this run", ha="center", va="center")
+        axes.set_axis_off()
+        return
+    frames = np.linspace(0, study.test.layout.frames - 1, 8).round().astype(np.int64)
+    count = min(len(study.test), 16)
+    fields = study.test.take(np.arange(count), np.broadcast_to(frames, (count, len(frames))))
+    energy = study.energy(fields.reshape(-1, *fields.shape[2:]))
+    curve(axes, np.arange(1, len(energy)).tolist(), energy[1:].tolist(), study.dataset, 0)
+    finish(
+        axes, x="wavenumber k", y="energy E(k)", title="Energy spectrum of the data", log="xy",
+        legend=False,
+    )  # fmt: skip
+    axes.set_ylim(bottom=max(axes.get_ylim()[0], 1e-12 * float(energy[1:].max())))
+
+
+def contributions(study: Study) -> Figure:
+    """Own-prediction bias, two-step bias and REB along the chain, one panel a method."""
+    models = _found([m for m in study.first_seeds() if m.bias], "bias.json", "06-evaluate")
+    figure, panels = grid_of(len(models))
+    for axes, model in zip(panels, models, strict=True):
+        sigma = numbers(model.bias, "sigma")
+        kinds = (("reb", "inference (REB)"), ("two_step", "two steps"), ("own", "own prediction"))
+        for i, (key, name) in enumerate(kinds):
+            errors = numbers(model.bias, f"{key}_stderr")
+            curve(axes, sigma, numbers(model.bias, key), name, i, errors, markevery=1)
+        axes.axhline(1.0, color="0.4", linewidth=0.8)
+        finish(
+            axes, x=SIGMA, y="error over clean-input error", title=model.label, log="xy",
+            legend=axes is panels[0],
+        )  # fmt: skip
+    return figure
+
+
+def gradients(study: Study) -> Figure:
+    """Cosine between gradients with proxy P⁽ⁿ⁾ and full unrolling, against n; teacher forcing as a level."""
+    models = _found(
+        [m for m in study.first_seeds() if m.gradients], "gradients.json", "06-evaluate"
+    )
+    figure, panels = grid_of(len(models))
+    for axes, model in zip(panels, models, strict=True):
+        rows = [r for r in model.gradients if isinstance(r["n"], int)]
+        n = numbers(rows, "n")
+        for i, (key, name) in enumerate(
+            (("to_full", "proxy and full unrolling"), ("to_teacher", "proxy and teacher forcing"))
+        ):
+            curve(
+                axes, n, numbers(rows, key), name, i, numbers(rows, f"{key}_stderr"), markevery=1
+            )
+        for row in model.gradients:
+            if row["n"] == "teacher":
+                axes.axhline(
+                    row["to_full"], color="0.3", linestyle=":",
+                    label="teacher forcing and full unrolling",
+                )  # fmt: skip
+        finish(
+            axes, x="transitions n of the proxy", y="cosine of gradients",
+            title=model.label, legend=axes is panels[0],
+        )  # fmt: skip
+    return figure
+
+
+def ladder(study: Study) -> Figure:
+    """Two-step bias of every jump σ′ → σ, the border of τ, and the ladder as steps."""
+    searches = _found([s for s in study.searches if s.landscape], "landscape.json", "02-search")
+    columns = min(2, len(searches))
+    rows = -(-len(searches) // columns)
+    figure = Figure(figsize=(4.9 * columns, 0.2 + 4.3 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for spare in panels[len(searches) :]:
+        spare.remove()
+    for axes, search in zip(panels, searches, strict=False):
+        found = search.landscape
+        levels = found.levels
+        excess = np.full((len(levels),) * 2, np.nan)
+        for (to, start), (bias, _) in found.biases.items():
+            excess[levels.index(to), levels.index(start)] = min(max(bias - 1, 1e-3), 1e9)
+        norm = LogNorm(0.003, 3.0)
+        drawn = axes.imshow(
+            excess, origin="lower", cmap=colormaps["cividis_r"], norm=norm, interpolation="nearest"
+        )
+        for edge in tau_edges(levels, found.bias, found.tau):
+            axes.plot(*edge, color="black", linewidth=1.0)
+        if search.schedule is not None and set(search.schedule.sigma) <= set(levels):
+            x, y = staircase([levels.index(s) for s in search.schedule.sigma])
+            axes.plot(x, y, color="white", linewidth=4.0)
+            axes.plot(x, y, color="#c00000", linewidth=2.0, label="ladder")
+        bar = figure.colorbar(drawn, ax=axes, extend="both", label="two-step bias")
+        ticks = [0.003, 0.01, found.tau - 1, 0.1, 0.3, 1.0, 3.0]
+        bar.set_ticks(ticks, labels=[f"{1 + t:g}" for t in ticks])
+        bar.ax.minorticks_off()
+        _level_ticks(axes, levels)
+        axes.set_title(f"{study.name(search)}, τ = {found.tau:g} (black line)", fontsize=10)
+    return figure
+
+
+def _level_ticks(axes: Axes, levels: Sequence[float]) -> None:
+    at = np.unique(np.linspace(0, len(levels) - 1, min(6, len(levels))).round().astype(int))
+    names = [f"{levels[i]:.2g}" for i in at]
+    axes.set_xticks(at, names)
+    axes.set_yticks(at, names)
+    axes.tick_params(labelsize=8)
+    axes.set_xlabel("from σ′")
+    axes.set_ylabel("down to σ")
+
+
+FIGURES: dict[str, Callable[[Study], Figure]] = {
+    "thresholds": thresholds,
+    "schedules": schedules,
+    "landscape": landscape,
+    "contributions": contributions,
+    "gradients": gradients,
+    "ladder": ladder,
+}

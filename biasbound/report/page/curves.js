@@ -1,0 +1,107 @@
+// Biases and errors along the chain, gradients, errors over time, spectra, training.
+
+const KINDS = { reb: "REB (inference)", two_step: "two-step bias", own: "own-prediction bias" };
+const SIGMA_AXIS = { label: "noise level σ  (sampling goes right to left)", short: "σ =", log: true };
+
+function withErrors(bias, kind) {
+  const error = bias[`${kind}_stderr`];
+  const shift = (sign) => bias[kind].map((v, i) => (v === null || error[i] === null ? null : v + sign * error[i]));
+  return { x: bias.sigma, y: bias[kind], low: shift(-1), high: shift(1) };
+}
+
+function startBiases() {
+  const models = STUDY.models.filter((m) => m.bias);
+  if (!models.length) { byId("bias-select").closest(".card").hidden = true; return; }
+  const select = byId("bias-select");
+  select.replaceChildren(
+    make("optgroup", { label: "all methods" }, ...Object.entries(KINDS).map(([k, name]) => make("option", { value: `kind:${k}` }, `${name} of every method`))),
+    make("optgroup", { label: "one method" }, ...models.map((m, i) => make("option", { value: `model:${i}` }, `all biases of ${m.name}`))));
+  const spec = () => {
+    const [what, which] = select.value.split(":");
+    const series = what === "kind"
+      ? models.map((m) => ({ name: m.name, style: styleOf(m.label), ...withErrors(m.bias, which) }))
+      : Object.entries(KINDS).map(([k, name], i) => ({ name, style: i, ...withErrors(models[Number(which)].bias, k) }));
+    return {
+      label: "Biases against noise level", x: SIGMA_AXIS, series, rules: [{ y: 1, name: "no bias" }],
+      y: { label: what === "kind" ? KINDS[which] : "error over clean-input error", log: true },
+    };
+  };
+  const redraw = chart(byId("bias-chart"), spec());
+  select.addEventListener("change", () => redraw(spec()));
+}
+
+function startChain() {
+  const models = STUDY.models.filter((m) => m.chain.length);
+  if (!models.length) { byId("chain-card").hidden = true; return; }
+  const select = byId("chain-select"), slider = byId("chain-time");
+  options(select, models.map((m, i) => [i, m.name]), 0);
+  const chosen = () => models[Number(select.value)];
+  const spec = () => {
+    const time = chosen().chain[Number(slider.value)];
+    byId("chain-update").textContent = `${whole(time.update)} updates`;
+    return {
+      label: "Clean-input and inference-input error against noise level", x: SIGMA_AXIS, y: { label: "error", log: true },
+      series: [
+        { name: "inference input", style: 1, x: time.sigma, y: time.inference },
+        { name: "clean input", style: 0, x: time.sigma, y: time.clean },
+      ],
+    };
+  };
+  const latest = () => { slider.max = String(chosen().chain.length - 1); slider.value = slider.max; };
+  latest();
+  const redraw = chart(byId("chain-chart"), spec());
+  select.addEventListener("change", () => { latest(); redraw(spec()); });
+  slider.addEventListener("input", () => redraw(spec()));
+}
+
+function startGradients() {
+  const models = STUDY.models.filter((m) => m.gradients.length);
+  if (!models.length) { drop(byId("gradient-chart")); return; }
+  chart(byId("gradient-chart"), {
+    label: "Cosine of gradients against the proxy's transitions", x: { label: "transitions n of the proxy", short: "n =" },
+    y: { label: "cosine with full unrolling" }, rules: [{ y: 1, name: "the same direction" }],
+    series: models.map((m) => {
+      const rows = m.gradients.filter((r) => typeof r.n === "number");
+      const shift = (sign) => rows.map((r) => (r.to_full_stderr === null ? null : r.to_full + sign * r.to_full_stderr));
+      return { name: m.name, style: styleOf(m.label), x: rows.map((r) => r.n), y: rows.map((r) => r.to_full), low: shift(-1), high: shift(1) };
+    }),
+  });
+}
+
+function startSeries() {
+  const names = { mse: "mean squared error", fsd: "Fréchet spectral distance" };
+  for (const [metric, label] of Object.entries(names)) {
+    const host = byId(`${metric}-chart`);
+    const found = STUDY.series[metric];
+    if (!found.length) { host.hidden = true; continue; }
+    chart(host, {
+      label: `${label} over the rollout`, x: { label: "predicted frame", short: "frame" }, y: { label, log: true },
+      series: found.map((s) => ({ name: s.name, style: styleOf(s.label), x: s.step, y: s.value, low: s.low, high: s.high })),
+    });
+  }
+  byId("time").hidden = Object.keys(names).every((metric) => !STUDY.series[metric].length);
+}
+
+function startSpectra() {
+  if (!STUDY.spectra.length) { byId("spectra").hidden = true; return; }
+  chart(byId("spectra-chart"), {
+    label: "Energy spectra at the last frame", x: { label: "wavenumber k (waves a domain)", short: "k =", log: true },
+    y: { label: "energy E(k)", log: true, floor: 1e-12 },
+    series: STUDY.spectra.map((s) => ({ name: s.name, style: styleOf(s.name), x: s.k, y: s.energy })),
+  });
+}
+
+function startTraining() {
+  const models = STUDY.models.filter((m) => m.log.update.length);
+  const select = byId("training-select");
+  if (!models.length) { select.closest(".card").hidden = true; return; }
+  const keys = [...new Set(models.flatMap((m) => Object.keys(m.log)))].filter((k) => k !== "update");
+  keys.sort((a, b) => (b === "loss") - (a === "loss"));
+  options(select, keys.map((k) => [k, { loss: "training loss", lr: "learning rate" }[k] ?? k.replaceAll("_", " ")]), "loss");
+  const spec = () => ({
+    label: "Training curve", x: { label: "updates", short: "update" }, y: { label: select.selectedOptions[0].textContent, log: true },
+    series: models.filter((m) => m.log[select.value]).map((m) => ({ name: m.name, style: styleOf(m.label), x: m.log.update, y: m.log[select.value] })),
+  });
+  const redraw = chart(byId("training-chart"), spec());
+  select.addEventListener("change", () => redraw(spec()));
+}

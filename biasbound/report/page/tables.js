@@ -1,0 +1,61 @@
+// The headline table, cost, configuration and provenance.
+
+function startHeadline() {
+  const table = STUDY.table;
+  const host = byId("headline");
+  if (!table) { host.replaceChildren(make("p", { class: "note" }, "This run has no results yet.")); return; }
+  const label = Object.fromEntries(Object.entries(STUDY.titles).map(([name, title]) => [title, name]));
+  const cell = (c, i) => {
+    const text = make("span", {}, c.value);
+    if (i >= table.left) return make("td", { class: c.best ? "best" : null }, text, c.rest ? make("small", {}, c.rest) : null);
+    const name = label[c.value]; // as the charts call it
+    return make(i === table.left - 1 ? "th" : "td", { class: "words", scope: i === table.left - 1 ? "row" : null }, text,
+      name && name !== c.value ? make("small", {}, name) : null);
+  };
+  const heads = table.columns.map((text, i) => make("th", { scope: "col", class: i < table.left ? "words" : null }, text));
+  const kept = table.groups.length === 1 ? table.left - 1 : 0; // one data set need not be named in a column
+  host.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...heads.slice(kept))), ...table.groups.map((group) =>
+    make("tbody", {}, ...group.map((line) => make("tr", { class: line.ruled ? "ruled" : null }, ...line.cells.map(cell).slice(kept)))))));
+  byId("headline-notes").textContent = table.notes.join(" ");
+}
+
+/** Error of the first frame against network calls, one point a method. */
+function startTradeoff() {
+  const rows = STUDY.tradeoff;
+  if (rows.length < 2) { drop(byId("tradeoff")); return; }
+  chart(byId("tradeoff"), {
+    label: "Error of the first frame against network calls", x: { label: "network calls a frame (NFE)", short: "NFE", log: true },
+    y: { label: "MSE, frame 1", log: true }, height: 280,
+    series: rows.map((r) => ({ name: r.method, text: r.method, style: styleOf(r.method), dots: true, x: [r.nfe], y: [r.mse] })),
+  });
+}
+
+function startCost() {
+  const host = byId("cost");
+  const stages = STUDY.stages.filter((s) => s.wall_seconds !== undefined);
+  if (!stages.length) { host.hidden = true; return; }
+  const longest = Math.max(...stages.map((s) => s.wall_seconds ?? 0), 1e-9);
+  const bar = (seconds) => make("svg", { class: "barfill", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, make("rect", { width: (100 * (seconds ?? 0)) / longest, height: 8, rx: 1 }));
+  host.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...["stage", "of", "seed", "updates", "CPU time", "wall time", ""].map((t) => make("th", { scope: "col", class: t === "of" ? "words" : null }, t)))),
+    make("tbody", {}, ...stages.map((s) => make("tr", {}, make("td", {}, s.stage), make("td", { class: "words" }, s.unit ?? ""), make("td", {}, whole(s.seed)),
+      make("td", {}, s.updates ? whole(s.updates) : "–"), make("td", {}, duration(s.cpu_seconds)), make("td", {}, duration(s.wall_seconds)), make("td", { class: "bar" }, bar(s.wall_seconds)))))));
+}
+
+function startProvenance() {
+  byId("config").textContent = STUDY.config || "This run has no config.yaml.";
+  const facts = Object.entries(STUDY.machine);
+  byId("machine").replaceChildren(facts.length ? make("dl", {}, ...facts.flatMap(([k, v]) => [make("dt", {}, k), make("dd", {}, String(v))])) : make("p", { class: "note" }, "This run left no provenance."));
+}
+
+function startHeader() {
+  byId("title").textContent = STUDY.title;
+  byId("dataset").textContent = STUDY.dataset;
+  byId("version").textContent = STUDY.version ? `biasbound ${STUDY.version}` : "";
+  const ladders = STUDY.searches.filter((s) => s.schedule);
+  const shortest = ladders.reduce((a, b) => (a && a.schedule.length <= b.schedule.length ? a : b), null);
+  const parts = [`${STUDY.methods.length} ${STUDY.methods.length === 1 ? "method" : "methods"} compared on one flow.`];
+  if (shortest) parts.push(`The shortest searched noise schedule, ${shortest.name}, makes a frame in ${shortest.schedule.length} network calls; below you see why these levels and no others.`);
+  byId("lede").textContent = parts.join(" ");
+  const sections = [...document.querySelectorAll("main > section")].filter((s) => !s.hidden);
+  byId("nav").replaceChildren(...sections.map((s) => make("li", {}, make("a", { href: `#${s.id}` }, s.dataset.title))));
+}
