@@ -8,7 +8,7 @@ JOBS   ?= 2
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: setup test lint types demo format check-well clean
+.PHONY: setup test test-slow lint types demo format check-well clean
 
 setup: $(READY)
 
@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 test: lint types
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -31,8 +31,13 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Data, search, training, fine-tuning, two baselines and a report, in minutes; a second call finds it all done.
 demo: $(READY)
-	$(BIN)/python examples/01_oracle.py
+	$(BIN)/biasbound run runs/demo --preset ks-demo --jobs $(JOBS)
+
+# Paper-size networks make their first updates; takes long and much memory.
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
 
 # The Well's own loader, in an environment of its own, reads our files and agrees on every value.
 check-well: $(READY)

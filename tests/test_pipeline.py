@@ -33,7 +33,7 @@ TINY = ["--methods", "[unet, adaptive-proxy]", "--train.updates", "12", "--train
 def study(tmp_path_factory):
     """The smoke study of all methods, made once."""
     folder = tmp_path_factory.mktemp("runs") / "ks"
-    assert main(["evaluate", str(folder), "--preset", "ks-smoke", "--jobs", "1"]) == 0
+    assert main(["run", str(folder), "--preset", "ks-smoke", "--jobs", "1"]) == 0
     return folder
 
 
@@ -92,7 +92,8 @@ def test_a_search_leaves_all_that_its_figures_need(study):
     assert {p["round"] for p in exploration["points"]} <= set(range(1, 3))
     lines = (study / "03-train/linear/seed-0/chain.jsonl").read_text().splitlines()
     assert [json.loads(line)["update"] for line in lines] == [20, 40]
-    assert len(json.loads(lines[0])["rows"]) == 20
+    emulator = biasbound.load(study / "03-train/linear/seed-0/emulator")
+    assert [r["sigma"] for r in json.loads(lines[0])["rows"]] == list(emulator.schedule.sigma)
 
 
 def test_checkpoints_go_when_the_emulator_is_there(study):
@@ -104,8 +105,10 @@ def test_checkpoints_go_when_the_emulator_is_there(study):
 
 def test_the_same_command_makes_nothing_again(study, capsys):
     marks = {p: p.stat().st_mtime_ns for p in study.rglob("stage.json")}
-    assert main(["evaluate", str(study), "--preset", "ks-smoke", "--jobs", "1"]) == 0
-    assert "0 units made" in capsys.readouterr().out
+    assert main(["run", str(study), "--preset", "ks-smoke", "--jobs", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "0 units made" in said
+    assert "index.html: is there already" in said
     assert {p: p.stat().st_mtime_ns for p in study.rglob("stage.json")} == marks
 
 
@@ -271,9 +274,10 @@ def test_a_dry_run_writes_nothing_and_names_every_unit(tmp_path, capsys, monkeyp
 
 
 @pytest.mark.parametrize("flow", ["kolmogorov", "transonic"])
-def test_the_other_flows_run_from_data_to_scores(flow, tmp_path):
+def test_the_other_flows_run_from_data_to_report(flow, tmp_path):
     folder = tmp_path / flow
-    assert main(["evaluate", str(folder), "--preset", f"{flow}-smoke", "--jobs", "1"]) == 0
+    assert main(["run", str(folder), "--preset", f"{flow}-smoke", "--jobs", "1"]) == 0
+    assert (folder / "07-report/index.html").stat().st_size < 5e6
     rows = read_rows(folder / "results.jsonl")
     for label in read_config(folder / "config.yaml").methods:
         assert select(rows, method=label, metric="mse", step=1)[0].value > 0
@@ -315,3 +319,46 @@ def test_two_processes_train_like_one(tmp_path):
         log = Path(tmp_path / name / "run/03-train/adaptive/seed-0/log.jsonl").read_text()
         losses[name] = [json.loads(line)["loss"] for line in log.splitlines()]
     assert losses["two"] == pytest.approx(losses["one"], rel=1e-4)
+
+
+def test_the_report_of_a_study_has_every_figure_and_a_small_page(study):
+    from biasbound.report.figures import FIGURES
+
+    made = {p.stem for p in (study / "07-report/figures").glob("*.png")}
+    assert made == set(FIGURES)
+    assert (study / "07-report/index.html").stat().st_size < 5e6
+    assert "U-Net" in (study / "07-report/table.md").read_text()
+
+
+def test_runs_are_compared_in_one_table_and_page(study, tmp_path, capsys):
+    other = tmp_path / "other"
+    argv = ["evaluate", str(other), "--preset", "ks-smoke", "--jobs", "1", "--method", "unet"]
+    assert main([*argv, "--methods", "unet", "--train.updates", "5"]) == 0
+    assert main(["compare", str(study), str(other), "--out", str(tmp_path / "both")]) == 0
+    table = (tmp_path / "both/table.md").read_text()
+    assert f"unet @ {study.name}" in table
+    assert "unet @ other" in table
+    assert (tmp_path / "both/index.html").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flow", ["ks", "kolmogorov", "transonic"])
+def test_networks_of_the_papers_size_make_their_first_updates(flow):
+    from biasbound.data.batches import Batch
+    from biasbound.fit import FitOptions, Trainer
+    from biasbound.methods import method
+    from biasbound.noise import linear
+
+    config = read_config(presets()[f"{flow}-paper"])
+    layout = layout_of(config)
+    network = network_for(config.network, layout, config.data.conditions)
+    chosen = method("linear")
+    model = chosen.model(network, 1.0)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    noise = torch.randn(8, 2, len(layout.channels), *layout.grid)
+    told = torch.randn(8, len(config.data.conditions), *layout.grid)
+    options = FitOptions(updates=10, batch=2, lr=config.train.lr, clip=None, ema=None)
+    loss = chosen.loss(lambda: linear(20))
+    trainer = Trainer(model, loss, lambda i: Batch(noise[i], told[i]), 8, options).run()
+    assert trainer.progress.update == 10
+    assert sum(int((v != before[k]).any()) for k, v in model.state_dict().items()) > 50

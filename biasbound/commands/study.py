@@ -8,6 +8,7 @@ What is done and unchanged is skipped. Changed settings that would throw finishe
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -70,17 +71,35 @@ def study(verb: str, argv: Sequence[str]) -> int:
     if wish.dry:
         _dry(wish, units)
         return 0
+    if (
+        int(os.environ.get("RANK", "0")) > 0
+    ):  # under torchrun the first process alone keeps the folder
+        return _help(wish, units)
     known = (wish.run / "run.json").exists()
     run = open_run(wish.run, wish.config)
+    code = 0
     with run.writing():
-        if known:
-            _settle(run, wish)
-            save_config(run)
-        code = _bring(run, wish, units)
-        if code == 0 and STUDY_COMMANDS[verb][0] == "report":
+        if verb == "report":
             _report(run, wish)
+        else:
+            if known:
+                _settle(run, wish)
+                save_config(run)
+            code = _bring(run, wish, units)
+            if verb == "run" and code == 0:
+                _report(run, wish)
     _next(wish, code)
     return code
+
+
+def _help(wish: Wish, units: Sequence[Any]) -> int:
+    """Take part in the trainings of another process."""
+    from ..pipeline.execute import Manner, bring_about
+    from ..rundir import RunDir
+
+    run = RunDir(wish.run, wish.config)
+    outcome = bring_about(run, units, Manner(**wish.manner), lambda event: None)
+    return 2 if outcome.failed else 0
 
 
 def _wish(verb: str, argv: list[str]) -> Wish:
@@ -174,8 +193,6 @@ def _parser(verb: str, base: Path | None) -> ConfigParser:
 
 
 def _cores() -> int:
-    import os
-
     return (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -213,8 +230,8 @@ def _bring(run: Any, wish: Wish, units: Sequence[Any]) -> int:
     print(f"{run.path}: {len(outcome.made)} units made, {len(outcome.there)} were there already")
     if any(unit.stage == "evaluate" for unit in units):
         path = collect(run, study_units(run.config))
-        print(f"{path}: written")
-        if path.stat().st_size:
+        if path is not None:
+            print(f"{path}: written")
             _table(path)
     for name, problem in outcome.failed.items():
         print(f"biasbound: {name} failed: {problem}", file=sys.stderr)
@@ -229,15 +246,30 @@ def _table(path: Path) -> None:
 
 
 def _report(run: Any, wish: Wish) -> None:
-    from ..report.write import write_report
+    """Tables, figures and the page of what is there; `run` makes them once, `report` whenever asked."""
+    import time
 
-    page = not wish.figures
+    from ..pipeline.execute import collect
+    from ..pipeline.graph import study_units
+    from ..report.write import write_report
+    from ..rundir import Unit
+
+    units = study_units(run.config)
+    done = tuple(u for u in units if u.stage == "evaluate" and run.state(u) == "done")
+    unit = Unit("report", inputs=done)
+    if wish.verb == "run" and run.state(unit) == "done":
+        print(f"{run.folder(unit) / 'index.html'}: is there already")
+        return
+    collect(run, units)
+    started = time.process_time()
     written = write_report(
-        run.path, run.path / "07-report", figures=wish.figures or None, page=page
+        run.path, run.folder(unit), figures=wish.figures or None, page=not wish.figures
     )
     for path in written:
         if path.suffix in (".html", ".md", ".tex") or wish.figures:
             print(f"{path}: written")
+    if not wish.figures:
+        run.finish(unit, {"cpu_seconds": round(time.process_time() - started, 3)})
 
 
 def _next(wish: Wish, code: int) -> None:
@@ -269,13 +301,13 @@ def _dry(wish: Wish, units: Sequence[Any]) -> None:
             ""
             if p is None
             else (
-                f" {p.parameters:>11,} {p.updates:>10,} {human(p.flops):>9} FLOP {human(p.bytes):>7}B"
+                f" {p.parameters:>11,} {p.updates:>10,} {human(p.flops):>9} FLOP {human(float(p.bytes)):>7}B"
             )
         )
         print(f"{unit.name:<44} {run.state(unit):<7}{cost}")
     total = sum(p.flops for p in planned.values())
     print(
-        f"all trainings: {human(total)} FLOP; the largest needs {human(max((p.bytes for p in planned.values()), default=0))}B"
+        f"all trainings: {human(total)} FLOP; the largest needs {human(float(max((p.bytes for p in planned.values()), default=0)))}B"
     )
 
 

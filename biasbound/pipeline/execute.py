@@ -215,11 +215,13 @@ def _summary(facts: Mapping[str, Any]) -> str:
 
 def bring_about(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell) -> Outcome:
     """Make every unit that is not done; `units` stand after what they read."""
-    outcome = Outcome()
+    outcome, several = Outcome(), distributed(manner.device).world > 1
+    if several:
+        dist.barrier()  # the first process has put the folder in order
     states = {unit.name: run.state(unit) for unit in units}
     outcome.there = [name for name, state in states.items() if state == "done"]
     todo = [unit for unit in units if states[unit.name] != "done"]
-    if distributed(manner.device).world > 1:
+    if several:
         dist.barrier()  # every process has looked before the first one writes
     first = [unit for unit in todo if unit.stage == "data"]
     rest = [unit for unit in todo if unit.stage != "data"]
@@ -304,9 +306,11 @@ def _pass_on(events: Any, tell: Tell) -> None:
             return
 
 
-def collect(run: RunDir, units: Sequence[Unit]) -> Path:
-    """All rows of the evaluations that are done, in the order of the study, as results.jsonl."""
+def collect(run: RunDir, units: Sequence[Unit]) -> Path | None:
+    """All rows of the evaluations that are done, in the order of the study, as results.jsonl; None for none."""
     done = [u for u in units if u.stage == "evaluate" and run.state(u) == "done"]
+    if not done:
+        return None
     path = run.path / "results.jsonl"
     write_rows(path, [row for unit in done for row in read_rows(run.folder(unit) / "rows.jsonl")])
     return path
