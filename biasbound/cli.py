@@ -10,7 +10,8 @@ from typing import NoReturn
 
 from . import __version__
 from .commands import schedules, tools
-from .commands.study import STUDY_COMMANDS, compare, status, study
+from .commands.show import status
+from .commands.study import STUDY_COMMANDS, compare, study
 from .data.commands import add_parser as add_data_parser
 
 __all__ = ["main"]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from toys import Filter, advected
@@ -95,6 +97,19 @@ def test_a_killed_exploration_ends_like_an_unbroken_one(tmp_path, cut):
     explorer, trainer = explorer_and_trainer(tmp_path / "cut", search=other)
     with pytest.raises(ValueError, match="another grid"):
         explorer.run(trainer, *VALID)
+
+
+def test_levels_that_stay_are_measured_on_the_last_network():
+    stay = replace(SEARCH, solved="stay")
+    explorer, trainer = explorer_and_trainer(search=stay)
+    found = explorer.run(trainer, *VALID)
+    assert explorer.active == grid(stay)  # nothing left the training
+    denoisers = explorer.denoisers(trainer, found)
+    assert {id(d) for d in denoisers.values()} == {id(next(iter(denoisers.values())))}
+    for name, value in next(iter(denoisers.values())).state_dict().items():
+        assert torch.equal(value, trainer.averaged.state_dict()[name])
+    assert all(solved.bias <= stay.tau for solved in found.solved.values())
+    assert {s.round for s in found.solved.values()} == {len(found.history)}
 
 
 def test_levels_leave_training_when_they_are_solved():

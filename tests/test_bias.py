@@ -125,6 +125,24 @@ def test_own_bias_of_the_gaussian_oracle(sigma, shared, power):
     assert abs(measured.mean - expected) <= 3 * measured.stderr + 1e-9
 
 
+@pytest.mark.parametrize("draws", [1, 2, 5])
+def test_stability_is_own_bias_and_clean_error(draws):
+    """Closed forms of the Gaussian oracle, from 2R calls (R > 1)."""
+    oracle, calls = GaussianOracle(0.3), []
+
+    def counted(y_t, x, sigma):
+        calls.append(sigma)
+        return oracle(y_t, x, sigma)
+
+    x, y = (v.double() for v in oracle.pairs((64, 1, 4096), seeded()))
+    found = bias.stability(counted, x, y, 0.2, draws=draws, generator=seeded(1))
+    assert len(calls) == (3 if draws == 1 else 2 * draws)
+    assert abs(found.own.mean - oracle.own_bias(0.2)) <= 3 * found.own.stderr
+    clean = bias.clean_error(oracle, x, y, 0.2, draws=draws, generator=seeded(2))
+    assert abs(found.clean.mean - clean.mean) <= 4 * math.hypot(found.clean.stderr, clean.stderr)
+    assert json.loads(json.dumps(found.as_dict()))["own"] == found.own.mean
+
+
 def test_fresh_noise_hides_part_of_the_own_bias():
     """The gap that makes the convention matter: 1.94 with shared noise against 1.41 with fresh noise at k = 0.94."""
     oracle = GaussianOracle(1.0)

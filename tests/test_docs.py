@@ -1,20 +1,29 @@
 """What the README says must run."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from biasbound.cli import main
+from biasbound.data.formats import save
+from biasbound.data.trajectories import Trajectories
+from biasbound.report import figures
+from biasbound.report.tables import demo_table
+from biasbound.rows import read_rows
 
 ROOT = Path(__file__).parents[1]
 TESTS = "\n".join(p.read_text() for p in (ROOT / "tests").glob("test_*.py"))
 
 
 def test_the_readme_program_runs(tmp_path):
-    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    program = next(p for p in programs if "greedy_schedule" in p)
     program += "assert next_state.shape == y.shape and len(ladder) < len(levels)\n"
     run = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -24,16 +33,84 @@ def test_the_readme_program_runs(tmp_path):
     assert (tmp_path / "ladder.json").exists()
 
 
-def test_the_readme_data_commands_run(tmp_path, monkeypatch, capsys):
+PAGES = ("README.md", "docs/studies.md", "docs/report.md", "docs/data.md", "docs/metrics.md")
+# Commands of the pages, at the size of a test: what a page says → what is run.
+SMALLER = {
+    "--preset ks-demo": "--preset ks-smoke --methods unet,adaptive-v,adaptive-v-proxy --evaluate.gradients 0",
+    "--train.updates 2000": "--train.updates 8",
+    "--search.tau 1.05": "--search.tau 1.5",
+    "--preset small": "--preset smoke",
+    "--preset paper": "--preset smoke",
+    "RUN": "runs/ks-demo",
+}
+STUDY = ("run", "search", "train", "finetune", "rollout", "evaluate")
+
+
+def blocks(page):
+    """The lines of a page's shell blocks, without comments."""
+    for block in re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
+        yield from (line.partition("#")[0].strip() for line in block.splitlines())
+
+
+def smaller(command):
+    for said, meant in SMALLER.items():
+        command = command.replace(said, meant)
+    words = shlex.split(command)[1:]
+    if words[0] in STUDY:
+        words += ["--jobs", "1"]
+        if words[1] == "--preset":  # the folder that the page's own preset would give
+            words.insert(1, "runs/" + command_preset(words))
+    return words
+
+
+def command_preset(words):
+    return words[words.index("--preset") + 1].replace("-smoke", "-demo")
+
+
+def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]}
+    )  # others: test_report
+    x = 2 * np.pi * np.arange(64) / 64
+    phase = np.linspace(0, 6, 20)[:, None, None]
+    fields = np.sin(x + phase - 0.3 * np.arange(12)[:, None])[:, :, None].astype(np.float32)
+    save(Trajectories.from_array(fields, dt=0.8, channels=["u"], name="waves"), Path("waves.h5"))
+    ran = 0
+    for page in PAGES:
+        for line in filter(None, blocks(page)):
+            program, *rest = shlex.split(line)
+            if program == "make":
+                assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            elif program == "python":
+                assert (ROOT / rest[0]).exists(), line
+            else:
+                assert program == "biasbound", line
+                assert main(smaller(line)) == 0, (line, capsys.readouterr().err)
+                ran += 1
+    assert ran > 25
+
+    (program,) = re.findall(
+        r"```python\n(import biasbound\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
+    known = {"x0": torch.from_numpy(fields[:2, 0])}
+    exec(program.replace("steps=100", "steps=2"), known)  # noqa: S102 - our own page
+    assert known["rollout"].states.shape == (8, 2, 2, 1, 64)
+
+
+def test_the_readmes_table_is_the_one_on_record():
     text = (ROOT / "README.md").read_text()
-    commands = [
-        line.partition("#")[0] for line in text.splitlines() if line.startswith("biasbound data")
-    ]
-    assert len(commands) == 3
-    for command in commands:
-        assert main(command.split()[1:]) == 0, capsys.readouterr().err
-    assert {"ks.h5", "ks.png", "ks.npy"} <= {p.name for p in tmp_path.iterdir()}
+    shown = re.search(r"<!-- demo table -->\n(.*?)<!-- end", text, re.DOTALL)[1]
+    assert (
+        shown.strip()
+        == demo_table(read_rows(ROOT / "results/demo/results.jsonl")).markdown().strip()
+    )
+
+
+def test_scripts_that_pages_name_exist():
+    for page in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
+        for script in re.findall(r"python ((?:benchmarks|examples)/\w+\.py)", page.read_text()):
+            assert (ROOT / script).exists(), (page, script)
 
 
 def test_every_decision_names_tests_that_exist():
@@ -53,7 +130,9 @@ def test_every_decision_names_tests_that_exist():
         "docs/data.md",
         "docs/decisions.md",
         "docs/log.md",
+        "docs/metrics.md",
         "docs/report.md",
+        "docs/studies.md",
     ],
 )
 def test_links_and_pictures_point_to_files(page):

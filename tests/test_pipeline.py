@@ -18,6 +18,7 @@ from biasbound.cli import main
 from biasbound.config import presets, read_config
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
+from biasbound.methods import method
 from biasbound.noise import Schedule
 from biasbound.pipeline.execute import Manner, bring_about
 from biasbound.pipeline.graph import study_units
@@ -94,6 +95,15 @@ def test_a_search_leaves_all_that_its_figures_need(study):
     assert [json.loads(line)["update"] for line in lines] == [20, 40]
     emulator = biasbound.load(study / "03-train/linear/seed-0/emulator")
     assert [r["sigma"] for r in json.loads(lines[0])["rows"]] == list(emulator.schedule.sigma)
+
+
+def test_fixed_schedules_are_capped_in_a_study(study):
+    cap = read_config(study / "config.yaml").baselines.cap
+    for label in ("cosine", "sigmoid"):
+        emulator = biasbound.load(study / f"03-train/{label}/seed-0/emulator")
+        whole = replace(method(label), levels=6).schedule()
+        assert emulator.schedule.sigma == whole.capped(cap).sigma
+        assert emulator.schedule.sigma[-1] == cap < whole.sigma[-1]
 
 
 def test_checkpoints_go_when_the_emulator_is_there(study):
@@ -346,7 +356,6 @@ def test_runs_are_compared_in_one_table_and_page(study, tmp_path, capsys):
 def test_networks_of_the_papers_size_make_their_first_updates(flow):
     from biasbound.data.batches import Batch
     from biasbound.fit import FitOptions, Trainer
-    from biasbound.methods import method
     from biasbound.noise import linear
 
     config = read_config(presets()[f"{flow}-paper"])

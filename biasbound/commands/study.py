@@ -1,7 +1,6 @@
 """The commands that work on a study: each brings a run folder up to its stage and says what to do next.
 
     biasbound run | search | train | finetune | rollout | evaluate | report  [RUN] [--preset P] [--section.field V]
-    biasbound status RUN
 
 What is done and unchanged is skipped. Changed settings that would throw finished work away are refused until --redo.
 """
@@ -16,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ..config import Config, ConfigParser, config_parser, made, presets, to_yaml
+from .show import dry_run
 
-__all__ = ["STUDY_COMMANDS", "compare", "status", "study"]
+__all__ = ["STUDY_COMMANDS", "compare", "study"]
 
 # verb: (last stage, what it does, next command)
 STUDY_COMMANDS = {
@@ -69,7 +69,7 @@ def study(verb: str, argv: Sequence[str]) -> int:
 
     units = _units(wish)
     if wish.dry:
-        _dry(wish, units)
+        dry_run(wish.run, wish.config, units)
         return 0
     if (
         int(os.environ.get("RANK", "0")) > 0
@@ -282,56 +282,6 @@ def _next(wish: Wish, code: int) -> None:
         print(f"next: open {wish.run / '07-report' / 'index.html'}")
     else:
         print(f"next: biasbound {after} {wish.run}")
-
-
-def _dry(wish: Wish, units: Sequence[Any]) -> None:
-    """Stages, parameters, updates, operations and memory; nothing is written."""
-    from ..pipeline.plan import human, plan
-    from ..rundir import RunDir
-
-    run = RunDir(wish.run, wish.config)
-    planned = {p.unit.name: p for p in plan(wish.config, units)}
-    print(f"{wish.run}: {len(units)} units")
-    print(
-        f"{'unit':<44} {'state':<7} {'parameters':>11} {'updates':>10} {'operations':>12} {'memory':>9}"
-    )
-    for unit in units:
-        p = planned.get(unit.name)
-        cost = (
-            ""
-            if p is None
-            else (
-                f" {p.parameters:>11,} {p.updates:>10,} {human(p.flops):>9} FLOP {human(float(p.bytes)):>7}B"
-            )
-        )
-        print(f"{unit.name:<44} {run.state(unit):<7}{cost}")
-    total = sum(p.flops for p in planned.values())
-    print(
-        f"all trainings: {human(total)} FLOP; the largest needs {human(float(max((p.bytes for p in planned.values()), default=0)))}B"
-    )
-
-
-def status(path: Path) -> None:
-    """Where a run stands, a line a unit."""
-    from ..pipeline.graph import study_units
-    from ..rundir import open_run
-    from ..track import read_rows
-
-    run = open_run(path)
-    units = study_units(run.config)
-    count: dict[str, int] = {}
-    for unit in units:
-        state, note = run.state(unit), ""
-        count[state] = count.get(state, 0) + 1
-        record, log = run.record(unit), run.folder(unit) / "log.jsonl"
-        if record is not None:
-            note = f"{record['wall_seconds']:.0f} s"
-        elif state == "begun" and log.exists() and (rows := read_rows(log)):
-            note = f"at update {rows[-1]['update']}"
-        print(f"{unit.name:<44} {state:<7} {note}")
-    print(f"{path}: " + ", ".join(f"{n} {state}" for state, n in count.items()))
-    if set(count) != {"done"}:
-        print(f"next: biasbound run {path}")
 
 
 def compare(paths: Sequence[Path], out: Path) -> None:
