@@ -242,7 +242,7 @@ def ladder(study: Study) -> Figure:
 
 def _level_ticks(axes: Axes, levels: Sequence[float]) -> None:
     at = np.unique(np.linspace(0, len(levels) - 1, min(6, len(levels))).round().astype(int))
-    names = [f"{levels[i]:.2g}" for i in at]
+    names = [f"{levels[i]:.{4 if levels[i] > 0.95 else 2}g}" for i in at]
     axes.set_xticks(at, names)
     axes.set_yticks(at, names)
     axes.tick_params(labelsize=8)

@@ -1,7 +1,7 @@
 // Biases and errors along the chain, gradients, errors over time, spectra, training.
 
 const KINDS = { reb: "REB (inference)", two_step: "two-step bias", own: "own-prediction bias" };
-const SIGMA_AXIS = { label: "noise level σ  (sampling goes right to left)", short: "σ =", log: true };
+const SIGMA_AXIS = { label: "noise level σ  (sampled right to left)", short: "σ =", log: true };
 
 function withErrors(bias, kind) {
   const error = bias[`${kind}_stderr`];
