@@ -147,6 +147,15 @@ def test_changed_settings_are_refused_by_name_until_told_to_redo(tmp_path, capsy
     assert "1 were there already" in capsys.readouterr().out  # the data
 
 
+def test_a_run_keeps_all_methods_that_it_has_had(tmp_path):
+    command = ["evaluate", str(tmp_path / "r"), "--preset", "ks-smoke", "--jobs", "1", *TINY[2:]]
+    for label in ("unet", "unet-residual"):
+        assert main([*command, "--methods", label]) == 0
+    assert read_config(tmp_path / "r/config.yaml").methods == ("unet", "unet-residual")
+    rows = read_rows(tmp_path / "r/results.jsonl")
+    assert {r.method for r in rows} == {"unet", "unet-residual"}
+
+
 def test_status_says_where_a_run_stands(study, capsys):
     assert main(["status", str(study)]) == 0
     said = capsys.readouterr().out
@@ -185,6 +194,47 @@ def test_a_stopped_study_goes_on_and_ends_like_an_unbroken_one(tmp_path, how, jo
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "broken/run/01-data/stage.json").stat().st_mtime_ns == data
     assert units_and_rows(tmp_path / "broken/run") == units_and_rows(tmp_path / "whole/run")
+
+
+def interrupted_training(folder):
+    """A run whose training was interrupted after its second checkpoint, and its command."""
+    options = ["--preset", "ks-smoke", "--methods", "unet", "--train.updates", "12"]
+    options += ["--train.checkpoint_every", "3", "--train.log_every", "3"]
+    config = read_config(presets()["ks-smoke"], [*options[2:3], "[unet]", *options[4:]])
+    run = open_run(folder, config)
+
+    def stop(event):
+        if event.unit.startswith("03-train") and event.done >= 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bring_about(run, study_units(config, upto="train"), Manner(), stop)
+    checkpoints = sorted((folder / "03-train/unet/seed-0/train").glob("*.safetensors"))
+    assert checkpoints
+    return checkpoints, ["train", str(folder), *options, "--jobs", "1"]
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path):
+    checkpoints, command = interrupted_training(tmp_path / "r")
+    checkpoints[-1].write_bytes(checkpoints[-1].read_bytes()[:100])
+    assert main(command) == 0
+    whole = ["train", str(tmp_path / "whole"), *command[2:]]
+    assert main(whole) == 0
+    weights = [
+        tmp_path / n / "03-train/unet/seed-0/emulator/model.safetensors" for n in ("r", "whole")
+    ]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_a_run_without_any_whole_checkpoint_says_so(tmp_path, capsys):
+    checkpoints, command = interrupted_training(tmp_path / "r")
+    for path in checkpoints:
+        path.write_bytes(b"nothing")
+    code = main(command)
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("biasbound")]
+    assert code == 2
+    assert len(said) == 1
+    assert "checkpoint" in said[0]
 
 
 def test_a_failed_unit_takes_only_its_own_followers_with_it(tmp_path):

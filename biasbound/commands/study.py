@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..config import Config, ConfigParser, config_parser, made, presets, to_yaml
+from ..config import Config, ConfigParser, config_parser, made, presets, read_config, to_yaml
 from .show import dry_run
 
 __all__ = ["STUDY_COMMANDS", "compare", "study"]
@@ -104,7 +104,8 @@ def _help(wish: Wish, units: Sequence[Any]) -> int:
 
 def _wish(verb: str, argv: list[str]) -> Wish:
     """Parse in two steps: the folder or the preset decides on the defaults of everything else."""
-    folder = next((a for a in argv[:1] if not a.startswith("-")), None)
+    first = next((a for a in argv[:1] if not a.startswith("-")), None)
+    folder = next((a for a in argv if (Path(a) / "run.json").exists()), first)
     preset = _value(argv, "--preset")
     if preset is not None and preset not in presets():
         raise ValueError(f"there is no preset {preset!r}; there are {', '.join(presets())}")
@@ -123,14 +124,21 @@ def _wish(verb: str, argv: list[str]) -> Wish:
     methods = tuple(given.method) or config.methods
     if verb == "finetune":
         methods = tuple(m if m.endswith("-proxy") else f"{m}-proxy" for m in methods)
-    if verb != "report":
-        config = replace(
-            config, methods=(*config.methods, *(m for m in methods if m not in config.methods))
-        )
     out = Path(given.run or f"runs/{preset or config.data.dataset}")
+    config = _joined(config, methods, out)
     manner = {"jobs": given.jobs, "threads": given.threads, "device": given.device}
     return Wish(
         verb, out, config, methods, manner, given.redo, given.dry_run, shown, tuple(given.figure)
+    )
+
+
+def _joined(config: Config, methods: Sequence[str], out: Path) -> Config:
+    """The config with all methods and seeds that the run has had, so that none drops out of its results."""
+    saved = read_config(out / "config.yaml") if (out / "run.json").exists() else config
+    return replace(
+        config,
+        methods=tuple(dict.fromkeys((*saved.methods, *config.methods, *methods))),
+        seeds=tuple(dict.fromkeys((*saved.seeds, *config.seeds))),
     )
 
 
@@ -251,7 +259,9 @@ def _report(run: Any, wish: Wish) -> None:
 
     from ..pipeline.execute import collect
     from ..pipeline.graph import study_units
+    from ..report.tables import table1
     from ..report.write import write_report
+    from ..rows import read_rows
     from ..rundir import Unit
 
     units = study_units(run.config)
@@ -260,7 +270,7 @@ def _report(run: Any, wish: Wish) -> None:
     if wish.verb == "run" and run.state(unit) == "done":
         print(f"{run.folder(unit) / 'index.html'}: is there already")
         return
-    collect(run, units)
+    results = collect(run, units)
     started = time.process_time()
     written = write_report(
         run.path, run.folder(unit), figures=wish.figures or None, page=not wish.figures
@@ -268,6 +278,8 @@ def _report(run: Any, wish: Wish) -> None:
     for path in written:
         if path.suffix in (".html", ".md", ".tex") or wish.figures:
             print(f"{path}: written")
+    if results is not None and wish.verb == "report" and not wish.figures:
+        print(table1(read_rows(results)).text())
     if not wish.figures:
         run.finish(unit, {"cpu_seconds": round(time.process_time() - started, 3)})
 
