@@ -14,6 +14,12 @@ __all__ = ["add_parsers"]
 
 def add_parsers(commands: Any) -> None:
     """Register the commands; each sets `run`, which takes the arguments."""
+    _add_diagnose(commands)
+    _add_predict(commands)
+    _add_score(commands)
+
+
+def _add_diagnose(commands: Any) -> None:
     diagnose = commands.add_parser(
         "diagnose",
         help="bias curves and a recommended ladder for a saved emulator, or for your own denoiser",
@@ -55,6 +61,9 @@ def add_parsers(commands: Any) -> None:
     )
     _add_stride(diagnose)
     diagnose.set_defaults(run=_diagnose)
+
+
+def _add_predict(commands: Any) -> None:
     predict = commands.add_parser(
         "predict",
         help="roll a saved emulator out from the first frames of a file",
@@ -72,6 +81,9 @@ def add_parsers(commands: Any) -> None:
     predict.add_argument("--force", action="store_true", help="replace an existing file")
     _add_stride(predict)
     predict.set_defaults(run=_predict)
+
+
+def _add_score(commands: Any) -> None:
     score = commands.add_parser(
         "score",
         help="score a rollout that any code wrote as .npy",

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
-import resource
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,37 +18,23 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..files import write_text
-from ..fit import Report, distributed
+from ..fit import distributed
 from ..methods import Method, method
 from ..rows import read_rows, write_rows
-from ..rundir import RunDir, Unit, read_json
+from ..rundir import RunDir, Unit
 from ..workers import workers
 from .data import make_data
 from .evaluate import Cost, make_evaluate
+from .follow import Event, Follower, Spent, Tell
 from .material import Material
 from .rollout import make_rollout
 from .search import make_search
 from .train import make_finetune, make_train
 
-__all__ = ["Event", "Manner", "Outcome", "bring_about", "collect"]
+__all__ = ["Manner", "Outcome", "bring_about", "collect"]
 
 TRAININGS = ("search", "train", "finetune")
 FAILURES = (ValueError, OSError, ArithmeticError, ImportError)
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that a viewer may show: a unit started, moved, ended or failed."""
-
-    kind: str  # "start", "move", "done", "failed"
-    unit: str
-    done: int = 0
-    total: int = 0
-    note: str = ""
-
-
-Tell = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
@@ -71,55 +55,6 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-class _Spent:
-    """Wall and CPU seconds of a unit over all attempts at it; killed ones count up to their last note."""
-
-    EVERY = 5.0
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "spent.json"
-        before = read_json(self.path) if self.path.exists() else {"wall": 0.0, "cpu": 0.0}
-        self.start = time.perf_counter() - before["wall"], _cpu() - before["cpu"]
-        self.last = time.perf_counter()
-
-    def now(self) -> dict[str, float]:
-        return {"wall": time.perf_counter() - self.start[0], "cpu": _cpu() - self.start[1]}
-
-    def note(self) -> None:
-        if time.perf_counter() - self.last > self.EVERY:
-            self.last = time.perf_counter()
-            write_text(self.path, f'{{"wall": {self.now()["wall"]}, "cpu": {self.now()["cpu"]}}}')
-
-    def facts(self) -> dict[str, float]:
-        self.path.unlink(missing_ok=True)
-        return {f"{k}_seconds": round(v, 3) for k, v in self.now().items()}
-
-
-def _cpu() -> float:
-    used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(u.ru_utime + u.ru_stime for u in used)
-
-
-class _Follower:
-    """A training's observer that tells a viewer and keeps the time spent."""
-
-    def __init__(self, unit: Unit, tell: Tell, spent: _Spent) -> None:
-        self.unit, self.tell, self.spent = unit, tell, spent
-
-    def start(self, update: int, total: int) -> None:
-        self.tell(Event("move", self.unit.name, update, total))
-
-    def report(self, report: Report) -> None:
-        note = f"loss {report.loss:.3g}"
-        if "valid_mse_norm" in report.metrics:
-            note += f", valid MSE {report.metrics['valid_mse_norm']:.3g}"
-        self.tell(Event("move", self.unit.name, report.update, report.total, note))
-        self.spent.note()
-
-    def stop(self) -> None:
-        pass
-
-
 _materials: dict[tuple[str, str, str], Material] = {}  # of this process: units of a study share it
 
 
@@ -137,11 +72,11 @@ def make_unit(run: RunDir, unit: Unit, tell: Tell, manner: Manner) -> None:
     rank = distributed(manner.device)
     if rank.rank != 0:
         if unit.stage in TRAININGS:
-            _stage(run, unit, run.folder(unit), tell, manner, _Spent(run.folder(unit)))
+            _stage(run, unit, run.folder(unit), tell, manner, Spent(run.folder(unit)))
         return
     tell(Event("start", unit.name))
     folder = run.begin(unit)
-    started, spent = datetime.now(UTC).isoformat(timespec="seconds"), _Spent(folder)
+    started, spent = datetime.now(UTC).isoformat(timespec="seconds"), Spent(folder)
     facts = _stage(run, unit, folder, tell, manner, spent)
     told = {"threads": manner.threads, "processes": rank.world, "device": manner.device}
     run.finish(unit, {**told, "started": started, **spent.facts(), **facts})
@@ -149,7 +84,7 @@ def make_unit(run: RunDir, unit: Unit, tell: Tell, manner: Manner) -> None:
 
 
 def _stage(
-    run: RunDir, unit: Unit, folder: Path, tell: Tell, manner: Manner, spent: _Spent
+    run: RunDir, unit: Unit, folder: Path, tell: Tell, manner: Manner, spent: Spent
 ) -> dict[str, Any]:
     config, inputs = run.config, {other.stage: other for other in unit.inputs}
     if unit.stage == "data":
@@ -161,7 +96,7 @@ def _stage(
         return make_data(config.data, folder, max(manner.jobs, manner.threads), progress)
     data = inputs["data"]
     material = _material(run, data, manner.device)
-    follow = [_Follower(unit, tell, spent)]
+    follow = [Follower(unit, tell, spent)]
     if unit.stage == "search":
         return make_search(config, method(unit.label), unit.seed, material, folder, follow)
     if unit.stage == "train":

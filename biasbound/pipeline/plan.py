@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -113,11 +112,3 @@ def human(count: float) -> str:
             return f"{count:.3g} {prefix}".rstrip()
         count /= 1000
     return f"{count:.3g} Z"
-
-
-def place(path: Path) -> str:
-    """A path as people type it."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

@@ -17,7 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from .execute import Event, Tell
+from .follow import Event, Tell
 
 __all__ = ["watching"]
 
