@@ -1,0 +1,46 @@
+"""Keep the record of a run: python benchmarks/keep_run.py RUN results/NAME [--emulators]
+
+Copies results.jsonl, config.yaml, the searched schedules and the provenance of every unit (config, commit, machine, seed, times)
+and, with --emulators, the emulators and their training curves: all that the numbers in the documentation rest on.
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--emulators", action="store_true")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name in ("results.jsonl", "config.yaml"):
+        shutil.copy(given.run / name, given.out / name)
+    units = {}
+    for path in sorted(given.run.glob("0[1-6]-*/**/stage.json")):
+        told = json.loads(path.read_text())
+        units[told["unit"]] = {k: v for k, v in told.items() if k not in ("config", "unit")}
+    (given.out / "provenance.json").write_text(json.dumps(units, indent=1) + "\n")
+    wanted = ["02-search/*/seed-*/schedule.json"]
+    if given.emulators:
+        wanted += [
+            "0[34]-*/*/seed-*/emulator/*",
+            "0[234]-*/*/seed-*/log.jsonl",
+            "0[2-4]-*/*/seed-*/stage.json",
+        ]
+    for pattern in wanted:
+        for path in sorted(given.run.glob(pattern)):
+            target = given.out / path.relative_to(given.run)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+    kept = [p for p in given.out.rglob("*") if p.is_file()]
+    print(f"{given.out}: {len(kept)} files, {sum(p.stat().st_size for p in kept) / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    main()
