@@ -36,8 +36,10 @@ def test_the_readme_program_runs(tmp_path):
 PAGES = ("README.md", "docs/studies.md", "docs/report.md", "docs/data.md", "docs/metrics.md")
 # Commands of the pages, at the size of a test: what a page says → what is run.
 SMALLER = {
-    "--preset ks-demo": "--preset ks-smoke --methods unet,adaptive-v,adaptive-v-proxy --evaluate.gradients 0",
+    "--preset ks-demo": "--preset ks-smoke --methods unet,adaptive-v,adaptive-v-proxy --train.updates 8 "
+    "--rollout.members 1 --evaluate.gradients 0 --evaluate.pairs 4",
     "--train.updates 2000": "--train.updates 8",
+    "--tau 1.5": "--tau 1.5 --levels 6 --sigma-min 0.05 --pairs 16",
     "--search.tau 1.05": "--search.tau 1.5",
     "--preset small": "--preset smoke",
     "--preset paper": "--preset smoke",

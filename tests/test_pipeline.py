@@ -257,3 +257,18 @@ def test_runs_are_compared_in_one_table_and_page(study, tmp_path, capsys):
     assert f"unet @ {study.name}" in table
     assert "unet @ other" in table
     assert (tmp_path / "both/index.html").exists()
+
+
+def test_a_record_is_scored_again_from_its_emulators(study, tmp_path, capsys, monkeypatch):
+    kept = tmp_path / "kept"
+    script = Path(__file__).parents[1] / "benchmarks/keep_run.py"
+    subprocess.run([sys.executable, str(script), str(study), str(kept), "--emulators"], check=True)
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", str(kept)]) == 0
+    said = capsys.readouterr().out
+    recorded = [r for r in read_rows(kept / "results.jsonl") if r.low is not None]
+    assert f"{len(recorded)} of {len(recorded)} recorded intervals hold" in said
+    again = read_rows(tmp_path / "runs/rescored-kept/results.jsonl")
+    assert [r.value for r in again] == [r.value for r in read_rows(kept / "results.jsonl")]
+    (kept / "04-finetune/adaptive-proxy/seed-0/emulator/model.safetensors").unlink()
+    assert main(["evaluate", str(kept)]) == 2

@@ -1,4 +1,4 @@
-"""What a study will cost, and where it stands."""
+"""What a study will cost, where it stands, and whether a record holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ..config import Config
 
-__all__ = ["dry_run", "status"]
+__all__ = ["dry_run", "rescored", "status"]
 
 
 def dry_run(path: Path, config: Config, units: Sequence[Any]) -> None:
@@ -59,3 +59,21 @@ def status(path: Path) -> None:
     print(f"{path}: " + ", ".join(f"{n} {state}" for state, n in count.items()))
     if set(count) != {"done"}:
         print(f"next: biasbound run {path}")
+
+
+def rescored(folder: Path) -> int:
+    """Score the kept emulators of a record on test data made anew; 0 if their intervals hold the new values."""
+    from ..pipeline.rescore import rescore
+    from ..report.tables import table1
+
+    work = Path("runs") / f"rescored-{folder.name}"
+    print(f"{folder}: a record; its test data are made again in {work}", flush=True)
+    verdict = rescore(folder, work, tell=lambda name: print(f"scoring {name}", flush=True))
+    print(table1(verdict.rows).text())
+    inside = verdict.compared - len(verdict.outside)
+    print(f"{inside} of {verdict.compared} recorded intervals hold the value of now")
+    for row in verdict.outside[:10]:
+        print(
+            f"outside: {row.method}, seed {row.seed}, {row.metric} at {row.step}: {row.low} … {row.high}"
+        )
+    return 2 if verdict.outside else 0

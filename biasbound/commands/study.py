@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import Config, ConfigParser, config_parser, made, presets, read_config, to_yaml
-from .show import dry_run
+from .show import dry_run, rescored
 
 __all__ = ["STUDY_COMMANDS", "compare", "study"]
 
@@ -61,6 +61,8 @@ class Wish:
 
 def study(verb: str, argv: Sequence[str]) -> int:
     """Run one of `STUDY_COMMANDS`; returns the exit code."""
+    if verb == "evaluate" and argv and _is_record(Path(argv[0])):
+        return rescored(Path(argv[0]))
     wish = _wish(verb, list(argv))
     if wish.shown:
         print(to_yaml(wish.config), end="")
@@ -90,6 +92,12 @@ def study(verb: str, argv: Sequence[str]) -> int:
                 _report(run, wish)
     _next(wish, code)
     return code
+
+
+def _is_record(folder: Path) -> bool:
+    """Whether a folder holds kept emulators with their rows, and is no run."""
+    kept = all((folder / name).exists() for name in ("config.yaml", "results.jsonl"))
+    return kept and not (folder / "run.json").exists()
 
 
 def _help(wish: Wish, units: Sequence[Any]) -> int:

@@ -17,7 +17,7 @@ from ..data.trajectories import Trajectories
 from ..files import remove, write_text
 from .material import open_entry, open_split
 
-__all__ = ["make_data", "opened", "source_of"]
+__all__ = ["make_data", "opened", "source_of", "test_entry"]
 
 SPLITS = ("train", "valid", "test")
 
@@ -94,6 +94,14 @@ def _generated(
     if thin:
         save(load(raw).stride(time=config.stride_time, space=config.stride_space).load(), final)
         remove(raw)
+
+
+def test_entry(config: DataConfig, folder: Path, workers: int) -> dict[str, Any]:
+    """The test split alone, made in a folder or found, as an entry of splits.json."""
+    if config.train is not None:
+        return _found(config, "test")
+    _generated(config, "test", folder, workers, lambda split, done, total: None)
+    return _entry("test.h5", conditions=config.conditions)
 
 
 def opened(config: DataConfig, split: str) -> Trajectories:
