@@ -1,7 +1,10 @@
 """Whole studies at smoke size: every method from data to scores, killed, continued, changed."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
