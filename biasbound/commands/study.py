@@ -57,6 +57,7 @@ class Wish:
     dry: bool
     shown: bool  # print the config, do nothing
     figures: tuple[str, ...]
+    source: str  # where the settings come from
 
 
 def study(verb: str, argv: Sequence[str]) -> int:
@@ -135,9 +136,9 @@ def _wish(verb: str, argv: list[str]) -> Wish:
     out = Path(given.run or f"runs/{preset or config.data.dataset}")
     config = _joined(config, methods, out)
     manner = {"jobs": given.jobs, "threads": given.threads, "device": given.device}
-    return Wish(
-        verb, out, config, methods, manner, given.redo, given.dry_run, shown, tuple(given.figure)
-    )
+    flags = given.redo, given.dry_run, shown
+    source = f"preset {preset}" if preset else str(given.config[0] if given.config else base)
+    return Wish(verb, out, config, methods, manner, *flags, tuple(given.figure), source)
 
 
 def _joined(config: Config, methods: Sequence[str], out: Path) -> Config:
@@ -160,8 +161,8 @@ def _value(argv: Sequence[str], option: str) -> str | None:
 
 
 def _lists(argv: list[str]) -> list[str]:
-    """`--methods a,b` and `--seeds 0,1` without the brackets of YAML."""
-    told = list(argv)
+    """`--methods a,b` and `--seeds 0,1` without the brackets of YAML; `--tau` is that of the search."""
+    told = [f"--search{a[1:].replace('-', '.', 1)}" if a.startswith("--tau") else a for a in argv]
     lists = ("--methods", "--seeds", "--evaluate.steps", "--method", "--figure")
     for i, argument in enumerate(told[:-1]):
         if argument in lists and not told[i + 1].startswith("["):
@@ -241,6 +242,10 @@ def _bring(run: Any, wish: Wish, units: Sequence[Any]) -> int:
     from ..pipeline.graph import study_units
     from ..pipeline.view import watching
 
+    print(
+        f"{run.path}: {len(units)} units of {wish.source}, methods {', '.join(wish.methods)}",
+        flush=True,
+    )
     with watching() as tell:
         outcome = bring_about(run, units, Manner(**wish.manner), tell)
     print(f"{run.path}: {len(outcome.made)} units made, {len(outcome.there)} were there already")

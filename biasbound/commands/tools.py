@@ -243,6 +243,8 @@ def _keep(folder: Path, found: Any) -> None:
         written.append(folder / "ladder.json")
     written += save_figure(diagnosis_figure(found), folder / "diagnosis")
     print("wrote " + ", ".join(map(str, written)))
+    if found.ladder is not None:
+        print(f"next: biasbound schedule show {folder / 'ladder.json'}")
 
 
 def _predict(given: argparse.Namespace) -> None:
