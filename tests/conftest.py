@@ -11,3 +11,11 @@ torch.set_num_threads(1)
 @pytest.fixture
 def rng():
     return torch.Generator().manual_seed(0)
+
+
+LONG = ("test_studies.py", "test_pipeline.py", "test_docs.py", "test_fit.py", "test_page.py")
+
+
+def pytest_collection_modifyitems(items):
+    """Long files first: two workers that take whole files then end at the same time."""
+    items.sort(key=lambda item: item.path.name not in LONG)
