@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 test: lint types
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check .
