@@ -185,6 +185,20 @@ def test_ones_own_file_is_divided_used_in_place_and_conditioned_on(tmp_path):
     assert {r.dataset for r in read_rows(tmp_path / "r/results.jsonl")} == {"waves"}
 
 
+def test_nan_in_any_split_of_ones_own_file_stops_the_data_stage(tmp_path, capsys):
+    fields = waves(20).read(0, 20)
+    fields[3, 2, 0, 1] = np.nan
+    np.save(tmp_path / "mine.npy", fields)
+    command = ["train", str(tmp_path / "r"), "--preset", "ks-smoke", "--jobs", "1", *TINY]
+    command += ["--data.dataset", "waves", "--data.train", str(tmp_path / "mine.npy")]
+    command += ["--data.options", "{dt: 0.1, space: 1}", "--data.stride_time", "1"]
+    assert main(command) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("biasbound")]
+    assert len(said) == 1
+    assert "01-data failed" in said[0]
+    assert "found nan" in said[0]
+
+
 def test_material_is_in_the_networks_units(tmp_path):
     save(waves(20), tmp_path / "mine.h5")
     config = read_config(

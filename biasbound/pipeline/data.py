@@ -57,6 +57,8 @@ def make_data(
         shapes[split] = list(opened.shape)
         if opened.layout.frames < 2:
             raise ValueError(f"{opened.name}: a trajectory needs at least two frames")
+        if config.train is not None:
+            opened.measure()  # one pass, which refuses NaN by its place, before hours of training
     return {"shapes": shapes}
 
 
