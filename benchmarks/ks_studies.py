@@ -1,0 +1,75 @@
+"""The studies around the record on KS: python benchmarks/ks_studies.py [STUDY ...] [--like runs/ks-mini] [--out runs/studies]
+
+Each is `biasbound evaluate` with the preset ks-mini, seed 0 and a few options changed, into a folder of its own:
+
+- tau-…: the bound τ on the biases, that of the exploration in proportion;
+- width-…: the width of the network, which is 32 in the record;
+- target-…: parameterisation and target, those that the record does not have. x₀-prediction starts its ladder at the
+  level of least error, because its own bias is low at every level, also where nothing is learned;
+- updates-…: half and twice the budget of the record, the search's in proportion.
+
+All have the data of the record, which is copied from --like. A study that was cut off goes on; `benchmarks/keep_run.py`
+keeps the record of one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from biasbound.cli import main as biasbound
+from biasbound.config import presets, read_config
+from biasbound.rundir import open_run
+
+SHORT = ["--rollout.trajectories", "16", "--rollout.steps", "100", "--rollout.members", "1"]
+
+
+def _tau(tau: float) -> list[str]:
+    explore = 1 + 0.75 * (tau - 1)  # as 1.03 to 1.04 in the preset
+    return [
+        "--methods", "adaptive,adaptive-v", "--evaluate.gradients", "64",
+        "--search.tau", f"{tau}", "--search.tau_explore", f"{explore:.4f}",
+    ]  # fmt: skip
+
+
+def _updates(updates: int) -> list[str]:
+    return [
+        "--methods", "unet,unet-residual,cosine,adaptive-v,adaptive-v-residual",
+        "--train.updates", f"{updates}", "--search.updates", f"{updates // 2}",
+    ]  # fmt: skip
+
+
+STUDIES = {
+    **{f"tau-{tau:.2f}": _tau(tau) for tau in (1.01, 1.03, 1.05, 1.10, 1.20)},
+    **{
+        f"width-{w}": ["--methods", "unet,cosine,adaptive-v", "--network.width", f"{w}"]
+        for w in (16, 48)
+    },
+    "target-eps": ["--methods", "adaptive-residual"],
+    "target-x0": ["--methods", "adaptive-x0,adaptive-x0-residual", "--search.start", "error"],
+    **{f"updates-{n}": _updates(n) for n in (4000, 16000)},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=", ".join(STUDIES))
+    parser.add_argument("--like", type=Path, default=Path("runs/ks-mini"))
+    parser.add_argument("--out", type=Path, default=Path("runs/studies"))
+    given = parser.parse_args()
+    if unknown := set(given.studies) - set(STUDIES):
+        parser.error(f"there is no study {unknown.pop()}; there are {', '.join(STUDIES)}")
+    for name in given.studies or STUDIES:
+        folder = given.out / name
+        if not folder.exists():
+            open_run(folder, read_config(presets()["ks-mini"]))
+            shutil.copytree(given.like / "01-data", folder / "01-data")
+        options = ["--preset", "ks-mini", "--seeds", "0", *SHORT, *STUDIES[name]]
+        biasbound(["evaluate", str(folder), *options, "--jobs", "1"])
+
+
+if __name__ == "__main__":
+    main()
