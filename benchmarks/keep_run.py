@@ -1,7 +1,8 @@
-"""Keep the record of a run: python benchmarks/keep_run.py RUN results/NAME [--emulators]
+"""Keep the record of a run: python benchmarks/keep_run.py RUN results/NAME [--curves] [--emulators]
 
-Copies results.jsonl, config.yaml, the searched schedules and the provenance of every unit (config, commit, machine, seed, times)
-and, with --emulators, the emulators and their training curves: all that the numbers in the documentation rest on.
+Copies results.jsonl, config.yaml, the searched schedules and the provenance of every unit (commit, machine, seed, times);
+with --curves also what was measured during search, training and evaluation, from which `biasbound report` draws; with --emulators
+also the emulators, which `biasbound evaluate` scores again.
 """
 
 import argparse
@@ -16,6 +17,7 @@ def main() -> None:
     )
     parser.add_argument("run", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--curves", action="store_true")
     parser.add_argument("--emulators", action="store_true")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -27,12 +29,17 @@ def main() -> None:
         units[told["unit"]] = {k: v for k, v in told.items() if k not in ("config", "unit")}
     (given.out / "provenance.json").write_text(json.dumps(units, indent=1) + "\n")
     wanted = ["02-search/*/seed-*/schedule.json"]
-    if given.emulators:
+    if given.curves or given.emulators:
         wanted += [
-            "0[34]-*/*/seed-*/emulator/*",
+            "02-search/*/seed-*/landscape.json",
+            "02-search/*/seed-*/exploration.json",
             "0[234]-*/*/seed-*/log.jsonl",
-            "0[2-4]-*/*/seed-*/stage.json",
+            "0[34]-*/*/seed-*/chain.jsonl",
+            "06-*/*/seed-*/bias.json",
+            "06-*/*/seed-*/gradients.json",
         ]
+    if given.emulators:
+        wanted += ["0[34]-*/*/seed-*/emulator/*", "0[2-4]-*/*/seed-*/stage.json"]
     for pattern in wanted:
         for path in sorted(given.run.glob(pattern)):
             target = given.out / path.relative_to(given.run)

@@ -26,7 +26,7 @@ from .data.trajectories import Trajectories
 from .metrics import Array, Interval, Scale, bootstrap
 from .rows import Row
 
-__all__ = ["STEPS", "score", "score_file"]
+__all__ = ["STEPS", "score", "score_file", "score_steps"]
 
 STEPS = (1, 10)  # and the last
 
@@ -172,6 +172,34 @@ def score(
         *_spectra(sheet, one, truth, chosen),
         *_ensemble(sheet, prediction, truth, chosen),
         *_breaks(sheet, prediction, truth),
+    ]
+
+
+def score_steps(
+    prediction: Array,
+    truth: Array,
+    *,
+    dataset: str,
+    method: str,
+    seed: int = 0,
+    spread: Scale | None = None,
+    nfe: int = 0,
+    updates: int = 0,
+    seconds: float = 0.0,
+) -> list[Row]:
+    """`one_step_mse` and, if `spread` is given, `one_step_mse_norm` of single steps (S, P, C, *N) from P states a trajectory.
+
+    A rollout has one first step a trajectory; these are the same error over all times of the test data. The interval is over trajectories.
+    """
+    sheet = _Sheet(dataset, method, seed, nfe, updates, seconds)
+    scales = (
+        {"one_step_mse": None}
+        if spread is None
+        else {"one_step_mse": None, "one_step_mse_norm": spread}
+    )
+    return [
+        sheet.row(name, bootstrap(metrics.mse_frames(prediction, truth, scale).mean(1)), 1)
+        for name, scale in scales.items()
     ]
 
 

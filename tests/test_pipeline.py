@@ -17,12 +17,14 @@ from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
 from biasbound.methods import method
 from biasbound.noise import Schedule
+from biasbound.pipeline.evaluate import single_steps
 from biasbound.pipeline.execute import Manner, bring_about
 from biasbound.pipeline.graph import study_units
 from biasbound.pipeline.material import Material, network_for, open_split
 from biasbound.pipeline.plan import layout_of, plan
 from biasbound.rows import read_rows, select
 from biasbound.rundir import open_run
+from biasbound.score import score_steps
 
 TINY = ["--methods", "[unet, adaptive-proxy]", "--train.updates", "12", "--train.evaluations", "2"]
 
@@ -45,6 +47,27 @@ def test_every_method_has_every_number(study):
         assert len({(r.nfe, r.updates, r.seconds) for r in own}) == 1
     assert select(rows, method="linear", metric="reb")
     assert not select(rows, method="unet", metric="reb")
+
+
+def test_single_steps_from_the_first_frames_are_the_rollouts_first_step(study):
+    emulator = biasbound.load(study / "03-train/unet/seed-0/emulator")
+    rolled = np.load(study / "05-rollout/unet/seed-0/prediction.npy", mmap_mode="r")
+    test = open_split(study / "01-data", "test").select(slice(rolled.shape[1]))
+    made, truth = single_steps(emulator, test, 1, "cpu")  # one state a trajectory: its first
+    (row,) = score_steps(made, truth, dataset="ks", method="unet")
+    rows = read_rows(study / "results.jsonl")
+    (first,) = select(rows, method="unet", metric="mse", step=1)
+    assert row.value == pytest.approx(first.value, rel=1e-5)
+    (whole,) = select(rows, method="unet", metric="one_step_mse")
+    assert whole.value != first.value
+
+
+def test_single_steps_go_all_over_the_test_data(study):
+    emulator = biasbound.load(study / "03-train/unet/seed-0/emulator")
+    test = open_split(study / "01-data", "test")
+    made, truth = single_steps(emulator, test, 10**6, "cpu")  # more than there are: all
+    assert np.array_equal(truth, test.read(0, len(test), slice(1, None)))
+    assert made.shape == truth.shape
 
 
 def test_the_cost_of_an_emulator_counts_its_search_and_fine_tuning(study):

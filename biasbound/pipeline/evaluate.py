@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
+import torch
 
 from ..bias import BiasRow, bias_curve
 from ..config import Config, EvaluateConfig
@@ -19,10 +20,10 @@ from ..files import write_text
 from ..gradients import gradient_similarity
 from ..metrics import FewSamples
 from ..rows import Row, write_rows
-from ..score import score
+from ..score import score, score_steps
 from .material import Material, planes, seeded, spread
 
-__all__ = ["Cost", "correlated", "make_evaluate"]
+__all__ = ["Cost", "correlated", "make_evaluate", "single_steps"]
 
 
 class Cost(TypedDict):
@@ -48,6 +49,7 @@ def make_evaluate(
     prediction = np.load(rollout / "prediction.npy", mmap_mode="r", allow_pickle=False)
     _, count, steps = prediction.shape[:3]
     truth, layout = test.read(0, count, slice(1, steps + 1)), test.layout
+    steps_taken, followed = single_steps(loaded, test, section.pairs, material.device)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewSamples)  # the record says from how many trajectories
         rows = score(
@@ -66,6 +68,15 @@ def make_evaluate(
             correlate=correlated(section, test),
             **cost,
         )
+    rows += score_steps(
+        steps_taken,
+        followed,
+        dataset=config.data.dataset,
+        method=label,
+        seed=seed,
+        spread=loaded.normalisation.std,
+        **cost,
+    )
     if isinstance(loaded.model, NetDenoiser):
         curve = _biases(loaded, material, section)
         write_text(folder / "bias.json", json.dumps([row.as_dict() for row in curve]) + "\n")
@@ -74,6 +85,28 @@ def make_evaluate(
             _gradients(loaded, material, section, folder)
     write_rows(folder / "rows.jsonl", rows)
     return {"rows": len(rows), "trajectories": count}
+
+
+def single_steps(
+    emulator: Emulator, test: Trajectories, count: int, device: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """(prediction, truth), each (S, P, C, *N): one step from P states of each test trajectory, about `count` in all."""
+    windows = test.condition_on(*emulator.conditions).windows(1)
+    each = min(max(1, count // len(test)), windows.per_trajectory)
+    times = np.linspace(0, windows.per_trajectory - 1, each).astype(np.int64)
+    index = (np.arange(len(test))[:, None] * windows.per_trajectory + times).ravel()
+    emulator.model.to(device)
+    generator, made, truth = seeded(0), [], []
+    with torch.no_grad():
+        for part in np.array_split(index, -(-len(index) // 128)):
+            batch = windows[part]
+            start = batch.frames[:, 0].to(device)
+            known = batch.conditions.to(device) if emulator.conditions else None
+            made.append(next(emulator.unroll(start, known, generator)).to("cpu", torch.float32))
+            truth.append(batch.frames[:, 1])
+    predicted, followed = torch.cat(made).numpy(), torch.cat(truth).numpy()
+    shape = (len(test), each, *predicted.shape[1:])
+    return predicted.reshape(shape), followed.reshape(shape)
 
 
 def _steps(section: EvaluateConfig, last: int) -> list[int]:
