@@ -1,0 +1,187 @@
+"""Fill the tables of README.md and docs/results.md from results/mini: python benchmarks/results_tables.py
+
+A table stands between `<!-- table NAME -->` and `<!-- end -->`; nothing else of a page is touched. tests/test_results.py
+asks that the pages are as this script would write them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from biasbound.noise import Schedule
+from biasbound.report.tables import demo_table, table1, title_of
+from biasbound.rows import Row, over_seeds, read_rows, select
+
+ROOT = Path(__file__).resolve().parents[1]
+MINI = ROOT / "results" / "mini"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+FIXED = ("linear", "cosine", "sigmoid")
+PLAIN = ("adaptive", "adaptive-v")
+ADAPTIVE = (*PLAIN, "adaptive-v-residual")
+MARK = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def rows_of(name: str) -> list[Row]:
+    return read_rows(MINI / name / "results.jsonl")
+
+
+def error(rows: Iterable[Row], label: str, step: int = 1, metric: str = "mse_norm") -> float:
+    """Mean over seeds, infinite if one was lost; the one-step error is that over all times."""
+    name = f"one_step_{metric}" if step == 1 and metric.startswith("mse") else metric
+    found = over_seeds(select(rows, method=label, metric=name, step=step))
+    if found is None:
+        raise KeyError(f"no {name} of {label} at step {step}")
+    return float("inf") if found.mean is None else found.mean
+
+
+def best(rows: Sequence[Row], labels: Iterable[str], step: int = 1) -> tuple[float, str]:
+    known = {row.method for row in rows}
+    return min((error(rows, label, step), label) for label in labels if label in known)
+
+
+def markdown(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    body = [" | ".join(map(str, line)) for line in lines]
+    return "\n".join(
+        [f"| {' | '.join(head)} |", f"|{' :-- |' * len(head)}", *(f"| {b} |" for b in body)]
+    )
+
+
+def power(value: float) -> str:
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def bars() -> str:
+    """What was to be reached, as ratios within one table."""
+    lines: list[tuple[str, str, str, str, str]] = []
+
+    def line(what: str, flow: str, figure: float, bar: float, paper: str = "–") -> None:
+        reached = "yes" if figure <= bar else "**no**"
+        lines.append((what, flow, f"{figure:.2f}", f"≤ {bar:g} ({paper})", reached))
+
+    for flow, bar in (("ks", 0.6), ("kolmogorov", 0.65), ("transonic", 0.79)):
+        rows = rows_of(flow)
+        ours, label = best(rows, ADAPTIVE)
+        theirs, other = best(rows, FIXED)
+        paper = {"ks": "0.62", "kolmogorov": "0.65", "transonic": "0.79"}[flow]
+        line(f"1-step MSE, {label} over {other}", flow, ours / theirs, bar, paper)
+        calls = max(row.nfe for row in select(rows, method=label))
+        line(f"network calls a step of {label}", flow, calls, 8)
+    for flow, paper in (("ks", "0.60"), ("kolmogorov", "0.85")):
+        rows = rows_of(flow)
+        for labels, direct in (
+            (PLAIN, ("unet", "unet-ut1")),
+            (("adaptive-v-residual",), ("unet-residual",)),
+        ):
+            (ours, label), (theirs, other) = best(rows, labels), best(rows, direct)
+            line(f"1-step MSE, {label} over {other}", flow, ours / theirs, 1.0, paper)
+    for flow in ("ks", "kolmogorov", "transonic"):
+        rows = rows_of(flow)
+        found = [r for r in rows if r.metric == "reb" and r.method in ADAPTIVE]
+        far = max(abs((r.value or float("inf")) - 1) for r in found)
+        line("largest distance of REB from 1, searched schedules", flow, far, 0.05)
+    for flow in ("kolmogorov", "ks", "transonic"):
+        rows = rows_of(flow)
+        for label in PLAIN:
+            tuned = f"{label}-proxy"
+            after = error(rows, tuned, 10) / error(rows, label, 10)
+            bar, paper = (0.5, "0.08") if flow == "kolmogorov" else (1.0, "–")
+            line(f"10-step MSE, {tuned} over {label}", flow, after, bar, paper)
+            line(
+                f"1-step MSE, {tuned} over {label}",
+                flow,
+                error(rows, tuned) / error(rows, label),
+                1.05,
+            )
+    return markdown(("What", "Flow", "Figure", "Bar (paper)", "Reached"), lines)
+
+
+def ladders() -> str:
+    """The searched schedules of the record and of the parameterisations, with their final errors."""
+    places = [MINI / "ks", MINI / "studies/target-eps", MINI / "studies/target-x0"]
+    lines = []
+    for place in places:
+        rows = read_rows(place / "results.jsonl")
+        for path in sorted(place.glob("02-search/*/seed-0/schedule.json")):
+            schedule, label = Schedule.load(path), path.parts[-3]
+            reb = [r.value for r in select(rows, method=label, seed=0, metric="reb")]
+            levels = ", ".join(f"{s:.3g}" if s < 0.95 else f"{s:.4f}" for s in schedule.sigma)
+            one = error(select(rows, seed=0), label)
+            worst = max((v for v in reb if v is not None), key=lambda v: abs(v - 1))
+            lines.append((title_of(label), levels, len(schedule), power(one), f"{worst:.3f}"))
+    return markdown(
+        ("Method", "Levels", "NFE", "1-step MSE (normalised)", "REB farthest from 1"), lines
+    )
+
+
+def studied(prefix: str, head: str) -> Callable[[], str]:
+    """One line for every study `prefix…` and method: ladder and errors."""
+
+    def table() -> str:
+        lines = []
+        for place in sorted((MINI / "studies").glob(f"{prefix}-*"), key=_number):
+            rows = read_rows(place / "results.jsonl")
+            for label in dict.fromkeys(row.method for row in rows):
+                file = place / "02-search" / label / "seed-0" / "schedule.json"
+                lowest, forced = "–", "–"
+                if file.exists():
+                    schedule = Schedule.load(file)
+                    lowest, forced = f"{schedule.sigma[0]:.3g}", str(len(schedule.meta["forced"]))
+                reb = [r.value or float("inf") for r in select(rows, method=label, metric="reb")]
+                lines.append(
+                    (
+                        place.name.removeprefix(f"{prefix}-"), title_of(label), lowest,
+                        select(rows, method=label)[0].nfe, forced,
+                        f"{max(reb):.3f}" if reb else "–",
+                        power(error(rows, label)), power(error(rows, label, 10)),
+                    )
+                )  # fmt: skip
+        columns = (
+            head,
+            "Method",
+            "σ_0",
+            "NFE",
+            "Forced",
+            "Largest REB",
+            "1-step MSE",
+            "10-step MSE",
+        )
+        return markdown(columns, lines)
+
+    return table
+
+
+def _number(place: Path) -> float:
+    return float(place.name.partition("-")[2])
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "ks": lambda: table1(rows_of("ks")).markdown(),
+    "ks-short": lambda: demo_table(rows_of("ks")).markdown(),
+    "kolmogorov": lambda: table1(rows_of("kolmogorov")).markdown(),
+    "transonic": lambda: table1(rows_of("transonic")).markdown(),
+    "bars": bars,
+    "ladders": ladders,
+    "tau": studied("tau", "τ"),
+    "width": studied("width", "Width"),
+    "updates": studied("updates", "Updates"),
+    "search": studied("search", "Updates of the search"),
+}
+
+
+def filled(text: str) -> str:
+    """The page with its tables written anew."""
+    return MARK.sub(lambda m: f"{m[1]}{TABLES[m[2]]().strip()}\n{m[3]}", text)
+
+
+def main() -> None:
+    for page in PAGES:
+        text = page.read_text()
+        page.write_text(filled(text))
+        print(f"{page.relative_to(ROOT)}: {len(MARK.findall(text))} tables")
+
+
+if __name__ == "__main__":
+    main()
