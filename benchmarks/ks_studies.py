@@ -1,12 +1,16 @@
 """The studies around the record on KS: python benchmarks/ks_studies.py [STUDY ...] [--like runs/ks-mini] [--out runs/studies]
 
-Each is `biasbound evaluate` with the preset ks-mini, seed 0 and a few options changed, into a folder of its own:
+Each is `biasbound evaluate` with the preset ks-mini, seed 0 and a few options changed, into a folder of its own. All have
+half the budget of the record, 3,000 updates and 1,500 of search, and short rollouts:
 
+- base: nothing else changed; with the record, what twice the updates do;
 - tau-…: the bound τ on the biases, that of the exploration in proportion;
 - width-…: the width of the network, which is 32 in the record;
-- target-…: parameterisation and target, those that the record does not have. x₀-prediction starts its ladder at the
+- lr-…: the learning rate, 4e-3 in the record;
+- target-…: the parameterisations and targets that `base` does not have. x₀-prediction starts its ladder at the
   level of least error, because its own bias is low at every level, also where nothing is learned;
-- updates-…: half and twice the budget of the record, the search's in proportion.
+- search-…: the updates of the search;
+- warm-1: the final training starts from the network that the search left.
 
 All have the data of the record, which is copied from --like. A study that was cut off goes on; `benchmarks/keep_run.py`
 keeps the record of one.
@@ -22,34 +26,34 @@ from biasbound.cli import main as biasbound
 from biasbound.config import presets, read_config
 from biasbound.rundir import open_run
 
-SHORT = ["--rollout.trajectories", "16", "--rollout.steps", "100", "--rollout.members", "1"]
+SHORT = [
+    "--train.updates", "3000", "--search.updates", "1500", "--rollout.trajectories", "16",
+    "--rollout.steps", "100", "--rollout.members", "1",
+]  # fmt: skip
+THREE = ["--methods", "unet,cosine,adaptive-v"]
+BASE = "unet,unet-residual,cosine,adaptive,adaptive-v,adaptive-v-residual"
 
 
 def _tau(tau: float) -> list[str]:
     explore = 1 + 0.75 * (tau - 1)  # as 1.03 to 1.04 in the preset
     return [
-        "--methods", "adaptive,adaptive-v", "--evaluate.gradients", "64",
-        "--search.tau", f"{tau}", "--search.tau_explore", f"{explore:.4f}",
-    ]  # fmt: skip
-
-
-def _updates(updates: int) -> list[str]:
-    return [
-        "--methods", "unet,unet-residual,cosine,adaptive-v,adaptive-v-residual",
-        "--train.updates", f"{updates}", "--search.updates", f"{updates // 2}",
+        "--methods", "adaptive", "--search.tau", f"{tau}", "--search.tau_explore", f"{explore:.4f}",
     ]  # fmt: skip
 
 
 STUDIES = {
+    "base": ["--methods", BASE, "--evaluate.gradients", "64"],
     **{f"tau-{tau:.2f}": _tau(tau) for tau in (1.01, 1.03, 1.05, 1.10, 1.20)},
-    **{
-        f"width-{w}": ["--methods", "unet,cosine,adaptive-v", "--network.width", f"{w}"]
-        for w in (16, 48)
-    },
+    **{f"width-{w}": [*THREE, "--network.width", f"{w}"] for w in (16, 48)},
+    **{f"lr-{rate}": [*THREE, "--train.lr", f"{rate}"] for rate in (0.001, 0.002, 0.008)},
     "target-eps": ["--methods", "adaptive-residual"],
     "target-x0": ["--methods", "adaptive-x0,adaptive-x0-residual", "--search.start", "error"],
-    **{f"updates-{n}": _updates(n) for n in (4000, 16000)},
-}
+    **{
+        f"search-{n}": ["--methods", "adaptive-v", "--search.updates", f"{n}"]
+        for n in (750, 3000)
+    },
+    "warm-1": ["--methods", "adaptive-v", "--search.warm_start", "true"],
+}  # fmt: skip
 
 
 def main() -> None:
