@@ -97,13 +97,12 @@ def single_steps(
     index = (np.arange(len(test))[:, None] * windows.per_trajectory + times).ravel()
     emulator.model.to(device)
     generator, made, truth = seeded(0), [], []
-    with torch.no_grad():
-        for part in np.array_split(index, -(-len(index) // 128)):
-            batch = windows[part]
-            start = batch.frames[:, 0].to(device)
-            known = batch.conditions.to(device) if emulator.conditions else None
-            made.append(next(emulator.unroll(start, known, generator)).to("cpu", torch.float32))
-            truth.append(batch.frames[:, 1])
+    for part in np.array_split(index, -(-len(index) // 128)):
+        batch = windows[part]
+        start = batch.frames[:, 0].to(device)
+        known = batch.conditions.to(device) if emulator.conditions else None
+        made.append(emulator.step(start, known, generator).to("cpu", torch.float32))
+        truth.append(batch.frames[:, 1])
     predicted, followed = torch.cat(made).numpy(), torch.cat(truth).numpy()
     shape = (len(test), each, *predicted.shape[1:])
     return predicted.reshape(shape), followed.reshape(shape)
