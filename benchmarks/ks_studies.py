@@ -1,13 +1,13 @@
 """The studies around the record on KS: python benchmarks/ks_studies.py [STUDY ...] [--like runs/ks-mini] [--out runs/studies]
 
 Each is `biasbound evaluate` with the preset ks-mini, seed 0 and a few options changed, into a folder of its own. All have
-half the budget of the record, 3,000 updates and 1,500 of search, and short rollouts:
+half the budget of the record, 2,500 updates and 1,250 of search, and short rollouts:
 
 - base: nothing else changed; with the record, what twice the updates do;
 - tau-…: the bound τ on the biases, that of the exploration in proportion;
 - width-…: the width of the network, which is 32 in the record;
 - lr-…: the learning rate, 4e-3 in the record;
-- batch-…: the batch, 16 in the record;
+- batch-…: the batch, 32 in the record;
 - target-…: the parameterisations and targets that `base` does not have. x₀-prediction starts its ladder at the
   level of least error, because its own bias is low at every level, also where nothing is learned;
 - search-…: the updates of the search;
@@ -28,7 +28,7 @@ from biasbound.config import presets, read_config
 from biasbound.rundir import open_run
 
 SHORT = [
-    "--train.updates", "3000", "--search.updates", "1500", "--rollout.trajectories", "16",
+    "--train.updates", "2500", "--search.updates", "1250", "--rollout.trajectories", "16",
     "--rollout.steps", "100", "--rollout.members", "1",
 ]  # fmt: skip
 THREE = ["--methods", "unet,cosine,adaptive-v"]
@@ -47,12 +47,12 @@ STUDIES = {
     **{f"tau-{tau:.2f}": _tau(tau) for tau in (1.01, 1.03, 1.05, 1.10, 1.20)},
     **{f"width-{w}": [*THREE, "--network.width", f"{w}"] for w in (16, 48)},
     **{f"lr-{rate}": [*THREE, "--train.lr", f"{rate}"] for rate in (0.001, 0.002, 0.008)},
-    "batch-64": ["--methods", "unet,adaptive-v", "--train.batch", "64"],
+    "batch-16": ["--methods", "unet,adaptive-v", "--train.batch", "16"],
     "target-eps": ["--methods", "adaptive-residual"],
     "target-x0": ["--methods", "adaptive-x0,adaptive-x0-residual", "--search.start", "error"],
     **{
         f"search-{n}": ["--methods", "adaptive-v", "--search.updates", f"{n}"]
-        for n in (750, 3000)
+        for n in (625, 2500)
     },
     "warm-1": ["--methods", "adaptive-v", "--search.warm_start", "true"],
 }  # fmt: skip
