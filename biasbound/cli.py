@@ -11,7 +11,8 @@ from typing import NoReturn
 from . import __version__
 from .commands import schedules, tools
 from .commands.show import status
-from .commands.study import STUDY_COMMANDS, compare, study
+from .commands.study import compare, study
+from .commands.wish import STUDY_COMMANDS
 from .data.commands import add_parser as add_data_parser
 
 __all__ = ["main"]

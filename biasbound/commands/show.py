@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..config import Config
+from ..config import Config, ConfigParser
+from .wish import cores
 
 __all__ = ["dry_run", "rescored", "status"]
 
@@ -61,14 +62,22 @@ def status(path: Path) -> None:
         print(f"next: biasbound run {path}")
 
 
-def rescored(folder: Path) -> int:
+def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     """Score the kept emulators of a record on test data made anew; 0 if their intervals hold the new values."""
     from ..pipeline.rescore import rescore
     from ..report.tables import table1
 
+    parser = ConfigParser(
+        prog="biasbound evaluate RECORD",
+        description="Score kept emulators again, on test data made anew.",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=cores(), help="emulators scored side by side (default: cores)"
+    )
+    jobs = max(1, parser.parse_args(list(argv)).jobs)
     work = Path("runs") / f"rescored-{folder.name}"
     print(f"{folder}: a record; its test data are made again in {work}", flush=True)
-    verdict = rescore(folder, work, tell=lambda name: print(f"scoring {name}", flush=True))
+    verdict = rescore(folder, work, jobs, tell=lambda name: print(f"scored {name}", flush=True))
     print(table1(verdict.rows).text())
     inside = verdict.compared - len(verdict.outside)
     print(f"{inside} of {verdict.compared} recorded intervals hold the value of now")

@@ -11,10 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from ..config import Config, read_config
 from ..emulate import load
 from ..files import write_text
 from ..rows import Row, read_rows, select, write_rows
+from ..workers import workers
 from .data import test_entry
 from .evaluate import Cost, make_evaluate
 from .material import Material
@@ -33,34 +36,51 @@ class Verdict:
 
 
 def rescore(
-    folder: Path, work: Path, workers: int = 1, tell: Callable[[str], None] = lambda name: None
+    folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None] = lambda name: None
 ) -> Verdict:
-    """Make the test data, roll out and score every emulator of a kept folder; rows go to work/results.jsonl."""
+    """Make the test data, roll out and score every emulator of a kept folder, `jobs` side by side; rows go to work/results.jsonl."""
     config = read_config(folder / "config.yaml")
     config = replace(config, evaluate=replace(config.evaluate, gradients=0))
     recorded = read_rows(folder / "results.jsonl")
     data = work / "01-data"
     data.mkdir(parents=True, exist_ok=True)
-    write_text(data / "splits.json", json.dumps({"test": test_entry(config.data, data, workers)}))
+    write_text(data / "splits.json", json.dumps({"test": test_entry(config.data, data, jobs)}))
+    todo = list(dict.fromkeys((row.method, row.seed) for row in recorded))
+    emulators = [_emulator(folder, *unit) for unit in todo]
     found: list[Row] = []
-    for label, seed in dict.fromkeys((row.method, row.seed) for row in recorded):
-        stage = "04-finetune" if label.endswith("-proxy") else "03-train"
-        emulator = folder / stage / label / f"seed-{seed}" / "emulator"
-        if not emulator.is_dir():
-            raise ValueError(
-                f"{folder} has rows of {label}, seed {seed}, but no emulator in {emulator}"
+    with workers(jobs) as pool:
+        scored = [
+            pool.submit(
+                _scored,
+                config,
+                *unit,
+                work,
+                emulator,
+                select(recorded, method=unit[0], seed=unit[1]),
             )
-        tell(f"{label}, seed {seed}")
-        found += _scored(
-            config, label, seed, work, emulator, select(recorded, method=label, seed=seed)
-        )
+            for unit, emulator in zip(todo, emulators, strict=True)
+        ]
+        for (label, seed), rows in zip(todo, scored, strict=True):
+            found += rows.result()
+            tell(f"{label}, seed {seed}")
     write_rows(work / "results.jsonl", found)
     return _verdict(found, recorded)
+
+
+def _emulator(folder: Path, label: str, seed: int) -> Path:
+    stage = "04-finetune" if label.endswith("-proxy") else "03-train"
+    emulator = folder / stage / label / f"seed-{seed}" / "emulator"
+    if not emulator.is_dir():
+        raise ValueError(
+            f"{folder} has rows of {label}, seed {seed}, but no emulator in {emulator}"
+        )
+    return emulator
 
 
 def _scored(
     config: Config, label: str, seed: int, work: Path, emulator: Path, recorded: Sequence[Row]
 ) -> list[Row]:
+    torch.set_num_threads(1)
     material = Material(config, work / "01-data")
     material.normalisation = load(emulator).normalisation  # without the training data
     rollout, scores = (work / s / label / f"seed-{seed}" for s in ("05-rollout", "06-evaluate"))
