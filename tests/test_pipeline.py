@@ -310,7 +310,8 @@ def test_a_record_is_scored_again_from_its_emulators(study, tmp_path, capsys, mo
     assert f"{len(recorded)} of {len(recorded)} recorded intervals hold" in said
     again = read_rows(tmp_path / "runs/rescored-kept/results.jsonl")
     assert [r.value for r in again] == [r.value for r in read_rows(kept / "results.jsonl")]
-    assert main(["evaluate", str(kept), "--jbos", "2"]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["evaluate", str(kept), "--jbos", "2"])
     assert "there is no option --jbos" in capsys.readouterr().err
     (kept / "04-finetune/adaptive-proxy/seed-0/emulator/model.safetensors").unlink()
     assert main(["evaluate", str(kept)]) == 2

@@ -41,7 +41,10 @@ def test_a_record_is_of_its_preset_and_has_every_method_and_seed(flow):
         read_config(MINI / flow / "config.yaml"),
         read_rows(MINI / flow / "results.jsonl"),
     )
-    assert config == read_config(presets()[f"{flow}-mini"])
+    preset = read_config(presets()[f"{flow}-mini"])
+    assert replace(config, methods=tuple(sorted(config.methods))) == replace(
+        preset, methods=tuple(sorted(preset.methods))
+    )
     assert {(r.method, r.seed) for r in rows} == {
         (m, s) for m in config.methods for s in config.seeds
     }
