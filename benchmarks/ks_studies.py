@@ -7,7 +7,6 @@ half the budget of the record, 2,500 updates and 1,250 of search, and short roll
 - tau-…: the bound τ on the biases, that of the exploration in proportion;
 - width-…: the width of the network, which is 32 in the record;
 - lr-…: the learning rate, 4e-3 in the record;
-- batch-…: the batch, 32 in the record;
 - target-…: the parameterisations and targets that `base` does not have. x₀-prediction starts its ladder at the
   level of least error, because its own bias is low at every level, also where nothing is learned;
 - search-…: the updates of the search;
@@ -46,8 +45,7 @@ STUDIES = {
     "base": ["--methods", BASE, "--evaluate.gradients", "64"],
     **{f"tau-{tau:.2f}": _tau(tau) for tau in (1.01, 1.03, 1.05, 1.10, 1.20)},
     **{f"width-{w}": [*THREE, "--network.width", f"{w}"] for w in (16, 48)},
-    **{f"lr-{rate}": [*THREE, "--train.lr", f"{rate}"] for rate in (0.001, 0.002, 0.008)},
-    "batch-16": ["--methods", "unet,adaptive-v", "--train.batch", "16"],
+    **{f"lr-{rate}": [*THREE, "--train.lr", f"{rate}"] for rate in (0.001, 0.002)},
     "target-eps": ["--methods", "adaptive-residual"],
     "target-x0": ["--methods", "adaptive-x0,adaptive-x0-residual", "--search.start", "error"],
     **{

@@ -128,9 +128,9 @@ def targets() -> Figure:
 
 def tau() -> Figure:
     """What τ buys: calls, and errors of one and ten steps."""
-    places = sorted(STUDIES.glob("tau-*"))
-    values = [float(p.name[4:]) for p in places]
-    rows = [read_rows(p / "results.jsonl") for p in places]
+    places = {float(p.name[4:]): p for p in STUDIES.glob("tau-*")} | {1.04: STUDIES / "base"}
+    values = sorted(places)
+    rows = [select(read_rows(places[v] / "results.jsonl"), method="adaptive") for v in values]
     figure, left, right = _pair(3.4)
     curve(
         left,

@@ -82,18 +82,22 @@ def bars() -> str:
         found = [r for r in rows if r.metric == "reb" and r.method in ADAPTIVE]
         far = max(abs((r.value or float("inf")) - 1) for r in found)
         line("largest distance of REB from 1, searched schedules", flow, far, 0.05)
-    for flow in ("kolmogorov", "ks", "transonic"):
+    for flow in ("kolmogorov", "transonic", "ks"):
         rows = rows_of(flow)
+        last = max(r.step or 0 for r in rows if r.metric == "fsd")
         for label in PLAIN:
             tuned = f"{label}-proxy"
             after = error(rows, tuned, 10) / error(rows, label, 10)
             bar, paper = (0.5, "0.08") if flow == "kolmogorov" else (1.0, "–")
             line(f"10-step MSE, {tuned} over {label}", flow, after, bar, paper)
+            once = error(rows, tuned) / error(rows, label)
+            line(f"1-step MSE, {tuned} over {label}", flow, once, 1.05)
+            distance = [error(rows, m, last, "fsd") for m in (tuned, label)]
             line(
-                f"1-step MSE, {tuned} over {label}",
+                f"FSD of the last frame, {tuned} over {label}",
                 flow,
-                error(rows, tuned) / error(rows, label),
-                1.05,
+                distance[0] / distance[1],
+                0.1,
             )
     return markdown(("What", "Flow", "Figure", "Bar (paper)", "Reached"), lines)
 
@@ -116,47 +120,54 @@ def ladders() -> str:
     )
 
 
-def studied(prefix: str, head: str) -> Callable[[], str]:
-    """One line for every study `prefix…` and method: ladder and errors."""
+def studied(prefix: str, head: str, base: str, labels: Sequence[str]) -> Callable[[], str]:
+    """One line for every study `prefix-…` and method; `base` is the value that the base of the studies has."""
 
     def table() -> str:
-        lines = []
-        for place in sorted((MINI / "studies").glob(f"{prefix}-*"), key=_number):
-            rows = read_rows(place / "results.jsonl")
-            for label in dict.fromkeys(row.method for row in rows):
-                file = place / "02-search" / label / "seed-0" / "schedule.json"
-                lowest, forced = "–", "–"
-                if file.exists():
-                    schedule = Schedule.load(file)
-                    lowest, forced = f"{schedule.sigma[0]:.3g}", str(len(schedule.meta["forced"]))
-                reb = [r.value or float("inf") for r in select(rows, method=label, metric="reb")]
-                lines.append(
-                    (
-                        place.name.removeprefix(f"{prefix}-"), title_of(label), lowest,
-                        select(rows, method=label)[0].nfe, forced,
-                        f"{max(reb):.3f}" if reb else "–",
-                        power(error(rows, label)), power(error(rows, label, 10)),
-                    )
-                )  # fmt: skip
-        columns = (
-            head,
-            "Method",
-            "σ_0",
-            "NFE",
-            "Forced",
-            "Largest REB",
-            "1-step MSE",
-            "10-step MSE",
-        )
-        return markdown(columns, lines)
+        folder = MINI / "studies"
+        places = {p.name.removeprefix(f"{prefix}-"): p for p in folder.glob(f"{prefix}-*")}
+        places[base] = folder / "base"
+        lines = [
+            (value, *_line(places[value], label))
+            for value in sorted(places, key=float)
+            for label in labels
+        ]
+        columns = ("Method", "σ_0", "NFE", "Forced", "Largest REB", "1-step MSE", "10-step MSE")
+        return markdown((head, *columns), lines)
 
     return table
 
 
-def _number(place: Path) -> float:
-    return float(place.name.partition("-")[2])
+def _line(place: Path, label: str) -> tuple[object, ...]:
+    rows = select(read_rows(place / "results.jsonl"), method=label)
+    lowest, forced = "–", "–"
+    file = place / "02-search" / label / "seed-0" / "schedule.json"
+    if file.exists():
+        schedule = Schedule.load(file)
+        lowest, forced = f"{schedule.sigma[0]:.3g}", str(len(schedule.meta["forced"]))
+    reb = [r.value or float("inf") for r in select(rows, metric="reb")]
+    largest = f"{max(reb):.3f}" if reb else "–"
+    errors = power(error(rows, label)), power(error(rows, label, 10))
+    return title_of(label), lowest, rows[0].nfe, forced, largest, *errors
 
 
+def doubled() -> str:
+    """The error at half the updates over that of the record's first seed, on the record's units."""
+    half, whole = rows_of("studies/base"), select(rows_of("ks"), seed=0)
+    labels = list(dict.fromkeys(r.method for r in half))
+    return markdown(
+        ("Method", "1-step MSE, half the updates", "1-step MSE, record (seed 0)", "Ratio"),
+        [
+            (
+                title_of(m), power(error(half, m)), power(error(whole, m)),
+                f"{error(whole, m) / error(half, m):.2f}",
+            )
+            for m in labels
+        ],
+    )  # fmt: skip
+
+
+THREE = ("unet", "cosine", "adaptive-v")
 TABLES: dict[str, Callable[[], str]] = {
     "ks": lambda: table1(rows_of("ks")).markdown(),
     "ks-short": lambda: demo_table(rows_of("ks")).markdown(),
@@ -164,10 +175,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "transonic": lambda: table1(rows_of("transonic")).markdown(),
     "bars": bars,
     "ladders": ladders,
-    "tau": studied("tau", "τ"),
-    "width": studied("width", "Width"),
-    "updates": studied("updates", "Updates"),
-    "search": studied("search", "Updates of the search"),
+    "doubled": doubled,
+    "tau": studied("tau", "τ", "1.04", ("adaptive",)),
+    "width": studied("width", "Width", "32", THREE),
+    "lr": studied("lr", "Learning rate", "0.004", THREE),
+    "search": studied("search", "Updates of the search", "1250", ("adaptive-v",)),
+    "warm": studied("warm", "Warm start", "0", ("adaptive-v",)),
 }
 
 
