@@ -1,8 +1,8 @@
 """Keep the record of a run: python benchmarks/keep_run.py RUN results/NAME [--curves] [--emulators]
 
 Copies results.jsonl, config.yaml, the searched schedules and the provenance of every unit (commit, machine, seed, times);
-with --curves also what was measured during search, training and evaluation, from which `biasbound report` draws; with --emulators
-also the emulators, which `biasbound evaluate` scores again.
+with --curves also what was measured during search, training and evaluation, from which figures are drawn; with --emulators
+the emulators too, which `biasbound evaluate` scores again.
 """
 
 import argparse
@@ -20,7 +20,8 @@ def main() -> None:
     parser.add_argument("--curves", action="store_true")
     parser.add_argument("--emulators", action="store_true")
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(given.out, ignore_errors=True)  # nothing of an earlier record stays
+    given.out.mkdir(parents=True)
     for name in ("results.jsonl", "config.yaml"):
         shutil.copy(given.run / name, given.out / name)
     units = {}

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 from pathlib import Path
 
 from biasbound.cli import main as biasbound
-from biasbound.config import presets, read_config
+from biasbound.commands.wish import wish_of
 from biasbound.rundir import open_run
 
 SHORT = [
@@ -68,11 +69,14 @@ def main() -> None:
         parser.error(f"there is no study {unknown.pop()}; there are {', '.join(STUDIES)}")
     for name in given.studies or STUDIES:
         folder = given.out / name
-        if not folder.exists():
-            open_run(folder, read_config(presets()["ks-mini"]))
-            shutil.copytree(given.like / "01-data", folder / "01-data")
-        options = ["--preset", "ks-mini", "--seeds", "0", *SHORT, *STUDIES[name]]
-        biasbound(["evaluate", str(folder), *options, "--jobs", "1"])
+        options = ["--preset", "ks-mini", "--seeds", "0", *SHORT, *STUDIES[name], "--jobs", "1"]
+        if not (folder / "01-data" / "stage.json").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            open_run(folder, wish_of("evaluate", [str(folder), *options]).config)
+            shutil.copytree(given.like / "01-data", folder / "copied")
+            (folder / "copied").rename(folder / "01-data")
+        if code := biasbound(["evaluate", str(folder), *options]):
+            sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -103,8 +103,8 @@ def bars() -> str:
 
 
 def ladders() -> str:
-    """The searched schedules of the record and of the parameterisations, with their final errors."""
-    places = [MINI / "ks", MINI / "studies/target-eps", MINI / "studies/target-x0"]
+    """The searched schedule of every parameterisation and target, with its final error."""
+    places = [MINI / "studies" / name for name in ("base", "target-eps", "target-x0")]
     lines = []
     for place in places:
         rows = read_rows(place / "results.jsonl")
@@ -152,7 +152,7 @@ def _line(place: Path, label: str) -> tuple[object, ...]:
 
 
 def doubled() -> str:
-    """The error at half the updates over that of the record's first seed, on the record's units."""
+    """What twice the updates do: the record's first seed over the studies, which have half of them."""
     half, whole = rows_of("studies/base"), select(rows_of("ks"), seed=0)
     labels = list(dict.fromkeys(r.method for r in half))
     return markdown(

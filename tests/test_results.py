@@ -71,9 +71,13 @@ def test_every_row_of_a_record_has_an_emulator_that_steps(flow):
 @pytest.mark.parametrize("flow", FLOWS)
 def test_every_number_of_a_record_tells_where_it_comes_from(flow):
     units = json.loads((MINI / flow / "provenance.json").read_text())
+    rows = read_rows(MINI / flow / "results.jsonl")
+    scored = {f"06-evaluate/{r.method}/seed-{r.seed}" for r in rows}
+    assert scored <= set(units)
     for name, unit in units.items():
         assert unit["commit"], name
         assert unit["machine"], name
+        assert not unit["dirty"], name
 
 
 def test_the_record_is_small():

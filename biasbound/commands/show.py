@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     )
     jobs = max(1, parser.parse_args(list(argv)).jobs)
     work = Path("runs") / f"rescored-{folder.name}"
+    shutil.rmtree(work, ignore_errors=True)  # data of an earlier call may be of another record
     print(f"{folder}: a record; its test data are made again in {work}", flush=True)
     verdict = rescore(folder, work, jobs, tell=lambda name: print(f"scored {name}", flush=True))
     print(table1(verdict.rows).text())
