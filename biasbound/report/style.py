@@ -61,6 +61,8 @@ def grid_of(count: int, height: float = 2.9, columns: int = 3) -> tuple[Figure, 
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
     for spare in panels[count:]:
         spare.remove()
+    for lowest in panels[max(0, count - columns) : count]:  # also above a panel that is not there
+        lowest.tick_params(labelbottom=True)
     return figure, list(panels[:count])
 
 
