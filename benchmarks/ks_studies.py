@@ -7,8 +7,7 @@ half the budget of the record, 2,500 updates and 1,250 of search, and short roll
 - tau-…: the bound τ on the biases, that of the exploration in proportion;
 - width-…: the width of the network, which is 32 in the record;
 - lr-…: the learning rate, 4e-3 in the record;
-- target-…: the parameterisations and targets that `base` does not have. x₀-prediction starts its ladder at the
-  level of least error, because its own bias is low at every level, also where nothing is learned;
+- target-…: the parameterisations and targets that `base` does not have;
 - search-…: the updates of the search;
 - warm-1: the final training starts from the network that the search left.
 
@@ -48,7 +47,7 @@ STUDIES = {
     **{f"width-{w}": [*THREE, "--network.width", f"{w}"] for w in (16, 48)},
     **{f"lr-{rate}": [*THREE, "--train.lr", f"{rate}"] for rate in (0.001, 0.002)},
     "target-eps": ["--methods", "adaptive-residual"],
-    "target-x0": ["--methods", "adaptive-x0,adaptive-x0-residual", "--search.start", "error"],
+    "target-x0": ["--methods", "adaptive-x0,adaptive-x0-residual"],
     **{
         f"search-{n}": ["--methods", "adaptive-v", "--search.updates", f"{n}"]
         for n in (625, 2500)

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from .bias import Estimate, TwoStepTable, stability
 from .checkpoint import load_tensors, save_tensors
-from .denoise import Denoiser, NetDenoiser
+from .denoise import Denoiser, NetDenoiser, X0Denoiser
 from .fit import Trainer
 from .noise import Condition, Schedule, State, log_uniform
-from .options import SearchOptions
+from .options import SearchOptions, start_rule
 from .search import Exploration, Solved, explore, greedy_schedule, start_level
 
 __all__ = ["Explorer", "SearchOptions", "grid", "ladder"]
@@ -161,9 +161,10 @@ def ladder(
     """Algorithm 2 on the networks that exploration kept, and the biases that it measured."""
     generator = torch.Generator().manual_seed(options.seed)
     table = TwoStepTable(denoisers, x, y, draws=options.draws, generator=generator, batch_size=256)
-    start = start_level(table.levels, table.clean_error, options.start)
+    rule = start_rule(options.start, any(isinstance(d, X0Denoiser) for d in denoisers.values()))
+    start = start_level(table.levels, table.clean_error, rule)
     return greedy_schedule(
-        table.levels, table, options.tau, start=start, meta={"start": options.start}
+        table.levels, table, options.tau, start=start, meta={"start": rule}
     ), table
 
 

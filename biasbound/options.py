@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["FitOptions", "SearchOptions", "TrainOptions", "learning_rate"]
+__all__ = ["FitOptions", "SearchOptions", "TrainOptions", "learning_rate", "start_rule"]
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class SearchOptions:
     """rounds without a newly solved level before it stops"""
     draws: int = 2
     """noise draws a bias"""
-    start: Literal["sigma", "error"] = "sigma"
-    """σ_0: lowest solved level, or that of least error"""
+    start: Literal["auto", "sigma", "error"] = "auto"
+    """σ_0: lowest solved level, or that of least error; auto: the latter for x₀-prediction alone"""
     seed: int = 0
     """of the noise in the measurements"""
 
@@ -114,3 +114,10 @@ class SearchOptions:
             )
         if self.rounds < 1 or self.draws < 1 or (self.patience is not None and self.patience < 1):
             raise ValueError("rounds, draws and patience must be at least 1")
+
+
+def start_rule(start: Literal["auto", "sigma", "error"], x0: bool) -> Literal["sigma", "error"]:
+    """What "auto" means: x₀-prediction is stable at every level, so that the lowest says nothing."""
+    if start == "auto":
+        return "error" if x0 else "sigma"
+    return start

@@ -179,3 +179,16 @@ def test_every_label_makes_a_model_with_a_loss_that_reaches_it(label):
     loss.backward()
     assert loss.isfinite()
     assert any(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
+
+
+@pytest.mark.parametrize(("kind", "rule"), [(X0Denoiser, "error"), (VDenoiser, "sigma")])
+def test_auto_starts_an_x0_ladder_at_the_least_error(kind, rule):
+    denoiser = kind(lambda z_t, x, log_snr: 0.1 * z_t)
+    x, y = torch.randn(2, 16, 1, 8, generator=torch.Generator().manual_seed(0)).unbind(0)
+    levels = dict.fromkeys((0.1, 0.5, 0.99), denoiser)
+    found = {
+        start: ladder(levels, x, y, SearchOptions(tau=50.0, start=start))[0]
+        for start in ("auto", "sigma", "error")
+    }
+    assert found["auto"].sigma == found[rule].sigma
+    assert found["auto"].meta["start"] == rule

@@ -19,7 +19,7 @@ from biasbound.methods import method
 from biasbound.noise import Schedule
 from biasbound.pipeline.evaluate import single_steps
 from biasbound.pipeline.execute import Manner, bring_about
-from biasbound.pipeline.graph import study_units
+from biasbound.pipeline.graph import search_unit, study_units
 from biasbound.pipeline.material import Material, network_for, open_split
 from biasbound.pipeline.plan import layout_of, plan
 from biasbound.rows import read_rows, select
@@ -68,6 +68,21 @@ def test_single_steps_go_all_over_the_test_data(study):
     made, truth = single_steps(emulator, test, 10**6, "cpu")  # more than there are: all
     assert np.array_equal(truth, test.read(0, len(test), slice(1, None)))
     assert made.shape == truth.shape
+
+
+@pytest.mark.parametrize(
+    ("label", "rule"), [("adaptive", "sigma"), ("adaptive-v", "sigma"), ("adaptive-x0", "error")]
+)
+def test_the_start_rule_follows_the_parameterisation_unless_said(label, rule):
+    config = read_config(presets()["ks-smoke"])
+    assert config.search.start == "auto"
+
+    def key(start):
+        search = replace(config.search, start=start)
+        return search_unit(replace(config, search=search), method(label), 0).key
+
+    assert key("auto") == key(rule)
+    assert key("sigma") != key("error")
 
 
 def test_the_cost_of_an_emulator_counts_its_search_and_fine_tuning(study):

@@ -13,9 +13,10 @@ from typing import Any
 
 from ..config import Config, plain
 from ..methods import Method, method
+from ..options import start_rule
 from ..rundir import STAGES, Unit
 
-__all__ = ["base_of", "closure", "study_units", "trained", "unit_of"]
+__all__ = ["base_of", "closure", "search_unit", "study_units", "trained", "unit_of"]
 
 # Fields that change how a unit is made, but not what it is.
 MANNER = ("checkpoint_every", "compile")
@@ -85,10 +86,12 @@ def trained(config: Config, label: str, seed: int) -> Unit:
 
 def search_unit(config: Config, base: Method, seed: int) -> Unit:
     """Exploration and ladder of a method."""
+    search = {k: v for k, v in plain(config.search).items() if k != "warm_start"}
+    search["start"] = start_rule(config.search.start, base.prediction == "x0")
     settings = {
         "method": plain(base),
         "network": plain(config.network),
-        "search": {k: v for k, v in plain(config.search).items() if k != "warm_start"},
+        "search": search,
         "train": _result(config.train),
     }
     return Unit("search", base.label, seed, settings, (data_unit(config),))

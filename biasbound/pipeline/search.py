@@ -106,7 +106,7 @@ def _write(
     ]
     landscape = {
         "tau": options.tau,
-        "start": options.start,
+        "start": schedule.meta["start"],
         "start_sigma": schedule.sigma[0],
         "levels": table.levels,
         "clean": clean,
