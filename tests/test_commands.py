@@ -6,6 +6,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,16 @@ import torch
 
 import biasbound
 from biasbound.cli import main
+from biasbound.config import read_config
 from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
 from biasbound.diagnose import diagnose
 from biasbound.noise import Schedule, alpha_bar, cosine
 from biasbound.options import SearchOptions
 from biasbound.oracle import AffineOracle
+from biasbound.pipeline.evaluate import Cost, make_evaluate
+from biasbound.pipeline.material import Material, open_split
+from biasbound.pipeline.rollout import make_rollout, roll
 from biasbound.rows import read_rows, select
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -80,6 +85,27 @@ def test_a_saved_emulator_is_diagnosed(linear, tmp_path, capsys):
     assert len(told["levels"]) == 5
     assert len(told["along_schedule"]) == count
     assert (out / "diagnosis.png").stat().st_size > 1000
+
+
+def test_an_emulator_is_used_with_the_transition_of_the_config(linear):
+    emulator = linear / "03-train/linear/seed-0/emulator"
+    assert biasbound.load(emulator).transition == "renoise"
+    config, rolled, biases = read_config(linear / "config.yaml"), {}, {}
+    for transition in ("renoise", "ddim"):
+        folder = linear.parent / transition
+        folder.mkdir()
+        told = replace(config, rollout=replace(config.rollout, transition=transition))
+        material = Material(told, linear / "01-data")
+        make_rollout(told, 0, material, folder, emulator)
+        cost = Cost(nfe=1, updates=1, seconds=0.0)
+        make_evaluate(told, "linear", 0, material, folder, folder, emulator, cost)
+        rolled[transition] = np.load(folder / "prediction.npy")
+        biases[transition] = json.loads((folder / "bias.json").read_text())
+    used = replace(biasbound.load(emulator), transition="ddim")
+    expected, _ = roll(used, open_split(linear / "01-data", "test"), config.rollout)
+    assert np.array_equal(rolled["ddim"], expected)
+    assert not np.array_equal(rolled["ddim"], rolled["renoise"])
+    assert biases["ddim"] != biases["renoise"]
 
 
 def test_a_diagnosis_of_an_exact_network_finds_its_closed_form():

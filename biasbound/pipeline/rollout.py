@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,21 @@ from ..emulate import Broken, Emulator, load
 from ..files import replacing, write_text
 from .material import Material, seeded
 
-__all__ = ["make_rollout", "roll", "save_rollout"]
+__all__ = ["emulator_for", "make_rollout", "roll", "save_rollout"]
 
 
 def make_rollout(
     config: Config, seed: int, material: Material, folder: Path, emulator: Path
 ) -> dict[str, Any]:
     """Roll the emulator out over the test split and write prediction.npy."""
-    loaded = load(emulator)
+    loaded = emulator_for(config, emulator)
     loaded.model.to(material.device)
     return save_rollout(loaded, material.test, config.rollout, folder, seed)
+
+
+def emulator_for(config: Config, folder: Path) -> Emulator:
+    """A saved emulator with the config's transition, which may have changed since its training."""
+    return replace(load(folder), transition=config.rollout.transition)
 
 
 def roll(
