@@ -43,6 +43,8 @@ def study(verb: str, argv: Sequence[str]) -> int:
     code = 0
     with run.writing():
         if verb == "report":
+            if known:
+                _stale(run, "a report makes none of them: give these settings to `run --redo`")
             _report(run, wish)
         else:
             if known:
@@ -78,19 +80,27 @@ def _units(wish: Wish) -> list[Any]:
     return study_units(wish.config, wish.methods, "evaluate" if stage == "report" else stage)
 
 
-def _settle(run: Any, wish: Wish) -> None:
-    """Refuse settings that make finished work stale, or throw it away when told to."""
+def _stale(run: Any, cure: str | None) -> list[Any]:
+    """The units that these settings make stale; with a `cure` they are refused by name."""
     from ..pipeline.graph import study_units
 
-    every = study_units(wish.config)
-    stale = [unit for unit in every if run.state(unit) == "stale"]
-    if stale and not wish.redo:
+    stale = [unit for unit in study_units(run.config) if run.state(unit) == "stale"]
+    if stale and cure:
         names = ", ".join(unit.name for unit in stale)
         raise ValueError(
-            f"these settings make {len(stale)} finished units of {run.path} stale ({names}): give --redo to make "
-            "them again, or another folder"
+            f"these settings make {len(stale)} finished units of {run.path} stale ({names}): {cure}"
         )
-    run.discard(stale)
+    return stale
+
+
+def _settle(run: Any, wish: Wish) -> None:
+    """Refuse settings that make finished work stale, or throw it away when told to, its results too."""
+    from ..pipeline.execute import collect
+    from ..pipeline.graph import study_units
+
+    cure = None if wish.redo else "give --redo to make them again, or another folder"
+    run.discard(_stale(run, cure))
+    collect(run, study_units(run.config))
 
 
 def _bring(run: Any, wish: Wish, units: Sequence[Any]) -> int:
@@ -139,7 +149,7 @@ def _report(run: Any, wish: Wish) -> None:
     if wish.verb == "run" and run.state(unit) == "done":
         print(f"{run.folder(unit) / 'index.html'}: is there already")
         return
-    results = collect(run, units)
+    results = collect(run, units) if done else None
     started = time.process_time()
     written = write_report(
         run.path, run.folder(unit), figures=wish.figures or None, page=not wish.figures

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ..files import remove
 from ..fit import distributed
 from ..methods import Method, method
 from ..rows import read_rows, write_rows
@@ -244,8 +245,9 @@ def _pass_on(events: Any, tell: Tell) -> None:
 def collect(run: RunDir, units: Sequence[Unit]) -> Path | None:
     """All rows of the evaluations that are done, in the order of the study, as results.jsonl; None for none."""
     done = [u for u in units if u.stage == "evaluate" and run.state(u) == "done"]
-    if not done:
-        return None
     path = run.path / "results.jsonl"
+    if not done:
+        remove(path)  # rows of other settings must not stand beside this config
+        return None
     write_rows(path, [row for unit in done for row in read_rows(run.folder(unit) / "rows.jsonl")])
     return path
