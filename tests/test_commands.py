@@ -15,6 +15,7 @@ import torch
 
 import biasbound
 from biasbound.cli import main
+from biasbound.commands.wish import wish_of
 from biasbound.config import read_config
 from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
@@ -257,6 +258,15 @@ def test_bad_input_gets_one_sentence(argv, complaints, tmp_path, capsys, monkeyp
     refused(argv, capsys, *complaints)
     kept = {"run.json", "config.yaml", "begun.json"}  # a run that failed at its first stage
     assert {p.name for p in tmp_path.rglob("*") if p.is_file()} <= kept
+
+
+def test_fine_tuning_takes_the_methods_that_can_be(tmp_path):
+    start = [str(tmp_path / "r"), "--preset", "ks-smoke"]
+    assert wish_of("finetune", start).methods == ("adaptive-proxy",)
+    for label in ("linear", "linear-proxy"):
+        assert wish_of("finetune", [*start, "--method", label]).methods == ("linear-proxy",)
+    with pytest.raises(ValueError, match="--method"):
+        wish_of("finetune", [*start, "--methods", "unet,linear"])
 
 
 def test_no_level_solved_says_what_to_change(tmp_path, capsys):
