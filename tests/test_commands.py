@@ -269,6 +269,15 @@ def test_fine_tuning_takes_the_methods_that_can_be(tmp_path):
         wish_of("finetune", [*start, "--methods", "unet,linear"])
 
 
+@pytest.mark.parametrize("manner", ["--threads=0", "--device=gpu", "--device=cuda:0"])
+def test_a_manner_that_cannot_be_is_refused_before_anything_is_made(
+    manner, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    refused(["train", tmp_path / "r", *TINY, manner], capsys, manner.partition("=")[2])
+    assert not (tmp_path / "r").exists()
+
+
 def test_no_level_solved_says_what_to_change(tmp_path, capsys):
     argv = ["search", tmp_path / "r", *TINY, "--method", "adaptive", "--search.tau", "1"]
     refused([*argv, "--search.sigma_max", "0.06"], capsys, "train longer", "raise τ")

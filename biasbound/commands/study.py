@@ -28,16 +28,18 @@ def study(verb: str, argv: Sequence[str]) -> int:
     if wish.shown:
         print(to_yaml(wish.config), end="")
         return 0
+    from ..pipeline.execute import Manner
     from ..rundir import open_run, save_config
 
     units = _units(wish)
     if wish.dry:
         dry_run(wish.run, wish.config, units)
         return 0
+    manner = Manner(**wish.manner)  # refused before anything is made
     if (
         int(os.environ.get("RANK", "0")) > 0
     ):  # under torchrun the first process alone keeps the folder
-        return _help(wish, units)
+        return _help(wish, units, manner)
     known = (wish.run / "run.json").exists()
     run = open_run(wish.run, wish.config)
     code = 0
@@ -50,7 +52,7 @@ def study(verb: str, argv: Sequence[str]) -> int:
             if known:
                 _settle(run, wish)
                 save_config(run)
-            code = _bring(run, wish, units)
+            code = _bring(run, wish, units, manner)
             if verb == "run" and code == 0:
                 _report(run, wish)
     _next(wish, code)
@@ -63,13 +65,13 @@ def _is_record(folder: Path) -> bool:
     return kept and not (folder / "run.json").exists()
 
 
-def _help(wish: Wish, units: Sequence[Any]) -> int:
+def _help(wish: Wish, units: Sequence[Any], manner: Any) -> int:
     """Take part in the trainings of another process."""
-    from ..pipeline.execute import Manner, bring_about
+    from ..pipeline.execute import bring_about
     from ..rundir import RunDir
 
     run = RunDir(wish.run, wish.config)
-    outcome = bring_about(run, units, Manner(**wish.manner), lambda event: None)
+    outcome = bring_about(run, units, manner, lambda event: None)
     return 2 if outcome.failed else 0
 
 
@@ -103,8 +105,8 @@ def _settle(run: Any, wish: Wish) -> None:
     collect(run, study_units(run.config))
 
 
-def _bring(run: Any, wish: Wish, units: Sequence[Any]) -> int:
-    from ..pipeline.execute import Manner, bring_about, collect
+def _bring(run: Any, wish: Wish, units: Sequence[Any], manner: Any) -> int:
+    from ..pipeline.execute import bring_about, collect
     from ..pipeline.graph import study_units
     from ..pipeline.view import watching
 
@@ -113,7 +115,7 @@ def _bring(run: Any, wish: Wish, units: Sequence[Any]) -> int:
         flush=True,
     )
     with watching() as tell:
-        outcome = bring_about(run, units, Manner(**wish.manner), tell)
+        outcome = bring_about(run, units, manner, tell)
     print(f"{run.path}: {len(outcome.made)} units made, {len(outcome.there)} were there already")
     if any(unit.stage == "evaluate" for unit in units):
         path = collect(run, study_units(run.config))

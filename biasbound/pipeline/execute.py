@@ -46,6 +46,24 @@ class Manner:
     threads: int = 1
     device: str = "cpu"
 
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ValueError(f"threads must be at least 1, not {self.threads}")
+        if not _usable(self.device):
+            raise ValueError(f"the device {self.device!r} is not here: use cpu")
+
+
+def _usable(device: str) -> bool:
+    """Whether torch computes there; a GPU is only counted, because taking hold of it is for the workers."""
+    try:
+        place = torch.device(device)
+        if place.type == "cuda":
+            return (place.index or 0) < torch.cuda.device_count()
+        torch.zeros(1, device=place).item()
+    except (RuntimeError, AssertionError):
+        return False
+    return True
+
 
 @dataclass
 class Outcome:
