@@ -180,7 +180,7 @@ def bring_about(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell) 
     first = [unit for unit in todo if unit.stage == "data"]
     rest = [unit for unit in todo if unit.stage != "data"]
     _in_turn(run, first, manner, tell, outcome)
-    if manner.jobs > 1 and len(rest) > 1:
+    if manner.jobs > 1 and len(rest) > 1 and not several:  # several train each unit together
         _side_by_side(run, rest, manner, tell, outcome)
     else:
         _in_turn(run, rest, manner, tell, outcome)
