@@ -167,6 +167,17 @@ def test_changed_settings_are_refused_by_name_until_told_to_redo(tmp_path, capsy
     assert "1 were there already" in capsys.readouterr().out  # the data
 
 
+def test_another_network_in_the_same_process_is_trained(tmp_path):
+    command = ["train", str(tmp_path / "r"), "--preset", "ks-smoke", "--method", "unet"]
+    command += ["--jobs", "1", "--train.updates", "1", "--train.evaluations", "1"]
+    counts = []
+    for width in ("8", "16"):
+        assert main([*command, "--network.width", width, "--redo"]) == 0
+        emulator = biasbound.load(tmp_path / "r/03-train/unet/seed-0/emulator")
+        counts.append(sum(p.numel() for p in emulator.model.parameters()))
+    assert counts[0] < counts[1]
+
+
 def test_results_of_discarded_units_go_with_them(tmp_path, capsys):
     folder = tmp_path / "r"
     first = ["evaluate", str(folder), "--preset", "ks-smoke", "--jobs", "1", *TINY[2:]]

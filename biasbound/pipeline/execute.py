@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ..config import NetworkConfig
 from ..files import remove
 from ..fit import distributed
 from ..methods import Method, method
@@ -74,11 +75,12 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-_materials: dict[tuple[str, str, str], Material] = {}  # of this process: units of a study share it
+# Of this process: units of a study share it. Named by all that a Material takes from a config.
+_materials: dict[tuple[str, str, str, NetworkConfig], Material] = {}
 
 
 def _material(run: RunDir, data: Unit, device: str) -> Material:
-    name = (str(run.path), data.key, device)
+    name = (str(run.path), data.key, device, run.config.network)
     if name not in _materials:
         _materials.clear()  # of another study
         _materials[name] = Material(run.config, run.folder(data), device)
