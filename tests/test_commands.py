@@ -88,6 +88,20 @@ def test_a_saved_emulator_is_diagnosed(linear, tmp_path, capsys):
     assert (out / "diagnosis.png").stat().st_size > 1000
 
 
+def test_a_diagnosis_follows_the_emulators_own_transition(linear, tmp_path, capsys):
+    saved = biasbound.load(linear / "03-train/linear/seed-0/emulator")
+    argv = ["--data", linear / "01-data/test.h5", "--tau", "3", "--levels", "3", "--pairs", "4"]
+    found = {}
+    for transition in ("renoise", "ddim"):
+        replace(saved, transition=transition).save(tmp_path / transition)
+        out = tmp_path / f"found-{transition}"
+        assert called(["diagnose", tmp_path / transition, *argv, "--out", out], capsys)[0] == 0
+        found[transition] = json.loads((out / "diagnosis.json").read_text())
+    assert found["renoise"]["levels"] == found["ddim"]["levels"]  # one level knows no chain
+    inner = [[row["reb"] for row in told["along_schedule"][:-1]] for told in found.values()]
+    assert all(a != b for a, b in zip(*inner, strict=True))
+
+
 def test_an_emulator_is_used_with_the_transition_of_the_config(linear):
     emulator = linear / "03-train/linear/seed-0/emulator"
     assert biasbound.load(emulator).transition == "renoise"
@@ -219,6 +233,7 @@ def test_data_that_do_not_fit_the_emulator_are_refused(linear, tmp_path, capsys)
     save(Trajectories.from_array(one, dt=0.1, channels=["u"]), tmp_path / "one.h5")
     argv = ["predict", emulator, "--data", tmp_path / "one.h5", "--out", tmp_path / "p.npy"]
     refused(argv, capsys, "time step")
+    refused(["diagnose", emulator, "--data", tmp_path / "one.h5"], capsys, "time step")
     refused(
         ["diagnose", linear / "03-train/unet/seed-0/emulator", *other], capsys, "only diffusion"
     )
