@@ -118,6 +118,20 @@ def test_a_file_of_ones_own_that_changed_is_another_input(tmp_path):
         study_units(replace(SMOKE, data=replace(SMOKE.data, train=str(tmp_path / "none.h5"))))
 
 
+def test_a_folder_of_ones_own_is_known_by_its_files(tmp_path):
+    deep = tmp_path / "mine" / "sub"
+    deep.mkdir(parents=True)
+    config = replace(SMOKE, data=replace(SMOKE.data, dataset="mine", train=str(tmp_path / "mine")))
+    seen = [study_units(config)[0].key]
+    assert study_units(config)[0].key == seen[0]
+    for name, content in (("a.npz", b"one"), ("a.npz", b"another"), ("b.npz", b"one")):
+        (deep / name).write_bytes(content)
+        seen.append(study_units(config)[0].key)
+    (deep / "a.npz").rename(deep / "c.npz")
+    seen.append(study_units(config)[0].key)
+    assert len(set(seen)) == len(seen)
+
+
 def test_the_saved_config_is_the_config(tmp_path):
     made = open_run(tmp_path / "run", SMOKE)
     assert open_run(tmp_path / "run").config == SMOKE

@@ -107,8 +107,15 @@ def _mark(path: str) -> list[Any]:
     place = Path(path).expanduser().resolve()
     if not place.exists():
         raise ValueError(f"there is no data file {path}")
-    told = place.stat()
-    return [str(place), told.st_size, told.st_mtime_ns]
+    if place.is_dir():  # its own size and time do not change with what the files in it hold
+        inside = sorted(p for p in place.rglob("*") if p.is_file())
+        return [str(place), [[p.relative_to(place).as_posix(), *_version(p)] for p in inside]]
+    return [str(place), *_version(place)]
+
+
+def _version(file: Path) -> list[int]:
+    told = file.stat()
+    return [told.st_size, told.st_mtime_ns]
 
 
 def _baseline(config: Config, base: Method) -> dict[str, Any]:
