@@ -132,6 +132,12 @@ def test_a_folder_of_ones_own_is_known_by_its_files(tmp_path):
     assert len(set(seen)) == len(seen)
 
 
+def test_all_units_of_a_study_read_the_same_data():
+    units = study_units(replace(SMOKE, seeds=(0, 1)))
+    read = [other for unit in units for other in unit.inputs if other.stage == "data"]
+    assert all(data is units[0] for data in read)
+
+
 def test_the_saved_config_is_the_config(tmp_path):
     made = open_run(tmp_path / "run", SMOKE)
     assert open_run(tmp_path / "run").config == SMOKE
