@@ -207,6 +207,21 @@ def test_prediction_and_score_of_a_single_emulator(linear, tmp_path, capsys):
     assert {"crps", "spread_skill", "mse_norm"} <= {r.metric for r in rows}
 
 
+def test_the_hint_after_a_prediction_names_its_strides(linear, tmp_path, capsys):
+    emulator = biasbound.load(linear / "03-train/linear/seed-0/emulator")
+    fine = np.random.default_rng(0).normal(size=(2, 9, 1, 128)).astype(np.float32)
+    data = Trajectories.from_array(fine, dt=emulator.dt / 4, channels=emulator.channels)
+    save(data, tmp_path / "fine.h5")
+    argv = ["predict", linear / "03-train/linear/seed-0/emulator", "--data", tmp_path / "fine.h5"]
+    code, said, _ = called(
+        [*argv, "--out", tmp_path / "p.npy", "--time", "4", "--space", "2"], capsys
+    )
+    assert code == 0
+    hint = said.splitlines()[-1]
+    assert hint.endswith("fine.h5 --time 4 --space 2")
+    assert called(hint.removeprefix("next: biasbound ").split(), capsys)[0] == 0
+
+
 def test_a_foreign_array_without_members_is_scored(tmp_path, capsys):
     fields = np.random.default_rng(0).normal(size=(4, 6, 1, 16)).astype(np.float32)
     save(Trajectories.from_array(fields, dt=0.5, name="mine"), tmp_path / "truth.h5")

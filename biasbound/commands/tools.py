@@ -266,7 +266,8 @@ def _predict(given: argparse.Namespace) -> None:
         print(
             f"{lost} trajectories became non-finite, the first at step {int(broken[broken > 0].min())}"
         )
-    print(f"next: biasbound score {given.out} --truth {given.data}")
+    strides = [f" --{n} {v}" for n in ("time", "space") if (v := getattr(given, n)) != 1]
+    print(f"next: biasbound score {given.out} --truth {given.data}{''.join(strides)}")
 
 
 def _score(given: argparse.Namespace) -> None:
