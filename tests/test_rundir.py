@@ -155,7 +155,7 @@ def test_a_second_writer_is_refused(tmp_path):
 
 def test_a_folder_that_is_no_run_is_left_alone(tmp_path):
     (tmp_path / "photo.jpg").write_text("holiday")
-    with pytest.raises(ValueError, match="not a run folder"):
+    with pytest.raises(ValueError, match="not a run folder; name another one"):
         open_run(tmp_path, SMOKE)
     with pytest.raises(ValueError, match=r"no run\.json"):
         open_run(tmp_path)
