@@ -19,6 +19,7 @@ from .bias import BiasRow, Stability, TwoStepTable, bias_curve, stability
 from .denoise import Denoiser
 from .noise import Condition, Schedule, State
 from .options import SearchOptions
+from .sample import Transition
 from .search import ForcedTransition, NothingSolved
 
 __all__ = ["Diagnosis", "diagnose"]
@@ -60,9 +61,10 @@ def diagnose(
     options: SearchOptions,
     schedule: Schedule | None = None,
     *,
+    transition: Transition = "renoise",
     batch_size: int | None = 128,
 ) -> Diagnosis:
-    """Measure a denoiser on pairs in its own units; `schedule` is the one that its chain uses now."""
+    """Measure a denoiser on pairs in its own units; `schedule` and `transition` are those that its chain uses now."""
     generator = torch.Generator().manual_seed(options.seed)
     levels = {
         s: stability(
@@ -76,7 +78,14 @@ def diagnose(
             return ()
         noise = torch.Generator().manual_seed(options.seed)
         rows = bias_curve(
-            denoiser, x, y, chain, draws=options.draws, generator=noise, batch_size=batch_size
+            denoiser,
+            x,
+            y,
+            chain,
+            draws=options.draws,
+            generator=noise,
+            batch_size=batch_size,
+            transition=transition,
         )
         return tuple(rows)
 

@@ -131,4 +131,7 @@ def method(label: str) -> Method:
             f"unknown method {label!r}: choose one of {', '.join(LABELS)}, with -residual, -v or -x0, -proxy, and for "
             "unet -ut1, -pf1, … appended"
         )
+    if "proxy" in label.removesuffix("-proxy").split("-"):  # without its end it names its training
+        right = "-".join([base, *(part for part in rest if part != "proxy"), "proxy"])
+        raise ValueError(f"-proxy must end the method {label!r}: write {right}")
     return made

@@ -171,7 +171,7 @@ def open_run(path: Path, config: Config | None = None) -> RunDir:
             f"{path} is not a run folder (it has no run.json); `biasbound run` makes one"
         )
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ValueError(f"{path} exists and is not a run folder; choose another one with --out")
+        raise ValueError(f"{path} exists and is not a run folder; name another one")
     path.mkdir(parents=True, exist_ok=True)
     run = RunDir(path, config)
     save_config(run)

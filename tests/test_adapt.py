@@ -159,6 +159,14 @@ def test_a_label_that_means_nothing_is_refused(label):
 
 
 @pytest.mark.parametrize(
+    "label", ["adaptive-proxy-v", "adaptive-v-proxy-proxy", "adaptive-v-proxy-"]
+)
+def test_proxy_ends_a_label(label):
+    with pytest.raises(ValueError, match=r"write adaptive-v-proxy$"):
+        method(label)
+
+
+@pytest.mark.parametrize(
     "label",
     ["unet-ut1", "unet-residual", "linear", "refiner", "adaptive-v-residual", "adaptive-proxy"],
 )

@@ -6,6 +6,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,17 @@ import torch
 
 import biasbound
 from biasbound.cli import main
+from biasbound.commands.wish import wish_of
+from biasbound.config import read_config
 from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
 from biasbound.diagnose import diagnose
 from biasbound.noise import Schedule, alpha_bar, cosine
 from biasbound.options import SearchOptions
 from biasbound.oracle import AffineOracle
+from biasbound.pipeline.evaluate import Cost, make_evaluate
+from biasbound.pipeline.material import Material, open_split
+from biasbound.pipeline.rollout import make_rollout, roll
 from biasbound.rows import read_rows, select
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -80,6 +86,41 @@ def test_a_saved_emulator_is_diagnosed(linear, tmp_path, capsys):
     assert len(told["levels"]) == 5
     assert len(told["along_schedule"]) == count
     assert (out / "diagnosis.png").stat().st_size > 1000
+
+
+def test_a_diagnosis_follows_the_emulators_own_transition(linear, tmp_path, capsys):
+    saved = biasbound.load(linear / "03-train/linear/seed-0/emulator")
+    argv = ["--data", linear / "01-data/test.h5", "--tau", "3", "--levels", "3", "--pairs", "4"]
+    found = {}
+    for transition in ("renoise", "ddim"):
+        replace(saved, transition=transition).save(tmp_path / transition)
+        out = tmp_path / f"found-{transition}"
+        assert called(["diagnose", tmp_path / transition, *argv, "--out", out], capsys)[0] == 0
+        found[transition] = json.loads((out / "diagnosis.json").read_text())
+    assert found["renoise"]["levels"] == found["ddim"]["levels"]  # one level knows no chain
+    inner = [[row["reb"] for row in told["along_schedule"][:-1]] for told in found.values()]
+    assert all(a != b for a, b in zip(*inner, strict=True))
+
+
+def test_an_emulator_is_used_with_the_transition_of_the_config(linear):
+    emulator = linear / "03-train/linear/seed-0/emulator"
+    assert biasbound.load(emulator).transition == "renoise"
+    config, rolled, biases = read_config(linear / "config.yaml"), {}, {}
+    for transition in ("renoise", "ddim"):
+        folder = linear.parent / transition
+        folder.mkdir()
+        told = replace(config, rollout=replace(config.rollout, transition=transition))
+        material = Material(told, linear / "01-data")
+        make_rollout(told, 0, material, folder, emulator)
+        cost = Cost(nfe=1, updates=1, seconds=0.0)
+        make_evaluate(told, "linear", 0, material, folder, folder, emulator, cost)
+        rolled[transition] = np.load(folder / "prediction.npy")
+        biases[transition] = json.loads((folder / "bias.json").read_text())
+    used = replace(biasbound.load(emulator), transition="ddim")
+    expected, _ = roll(used, open_split(linear / "01-data", "test"), config.rollout)
+    assert np.array_equal(rolled["ddim"], expected)
+    assert not np.array_equal(rolled["ddim"], rolled["renoise"])
+    assert biases["ddim"] != biases["renoise"]
 
 
 def test_a_diagnosis_of_an_exact_network_finds_its_closed_form():
@@ -166,6 +207,21 @@ def test_prediction_and_score_of_a_single_emulator(linear, tmp_path, capsys):
     assert {"crps", "spread_skill", "mse_norm"} <= {r.metric for r in rows}
 
 
+def test_the_hint_after_a_prediction_names_its_strides(linear, tmp_path, capsys):
+    emulator = biasbound.load(linear / "03-train/linear/seed-0/emulator")
+    fine = np.random.default_rng(0).normal(size=(2, 9, 1, 128)).astype(np.float32)
+    data = Trajectories.from_array(fine, dt=emulator.dt / 4, channels=emulator.channels)
+    save(data, tmp_path / "fine.h5")
+    argv = ["predict", linear / "03-train/linear/seed-0/emulator", "--data", tmp_path / "fine.h5"]
+    code, said, _ = called(
+        [*argv, "--out", tmp_path / "p.npy", "--time", "4", "--space", "2"], capsys
+    )
+    assert code == 0
+    hint = said.splitlines()[-1]
+    assert hint.endswith("fine.h5 --time 4 --space 2")
+    assert called(hint.removeprefix("next: biasbound ").split(), capsys)[0] == 0
+
+
 def test_a_foreign_array_without_members_is_scored(tmp_path, capsys):
     fields = np.random.default_rng(0).normal(size=(4, 6, 1, 16)).astype(np.float32)
     save(Trajectories.from_array(fields, dt=0.5, name="mine"), tmp_path / "truth.h5")
@@ -192,6 +248,7 @@ def test_data_that_do_not_fit_the_emulator_are_refused(linear, tmp_path, capsys)
     save(Trajectories.from_array(one, dt=0.1, channels=["u"]), tmp_path / "one.h5")
     argv = ["predict", emulator, "--data", tmp_path / "one.h5", "--out", tmp_path / "p.npy"]
     refused(argv, capsys, "time step")
+    refused(["diagnose", emulator, "--data", tmp_path / "one.h5"], capsys, "time step")
     refused(
         ["diagnose", linear / "03-train/unet/seed-0/emulator", *other], capsys, "only diffusion"
     )
@@ -231,6 +288,24 @@ def test_bad_input_gets_one_sentence(argv, complaints, tmp_path, capsys, monkeyp
     refused(argv, capsys, *complaints)
     kept = {"run.json", "config.yaml", "begun.json"}  # a run that failed at its first stage
     assert {p.name for p in tmp_path.rglob("*") if p.is_file()} <= kept
+
+
+def test_fine_tuning_takes_the_methods_that_can_be(tmp_path):
+    start = [str(tmp_path / "r"), "--preset", "ks-smoke"]
+    assert wish_of("finetune", start).methods == ("adaptive-proxy",)
+    for label in ("linear", "linear-proxy"):
+        assert wish_of("finetune", [*start, "--method", label]).methods == ("linear-proxy",)
+    with pytest.raises(ValueError, match="--method"):
+        wish_of("finetune", [*start, "--methods", "unet,linear"])
+
+
+@pytest.mark.parametrize("manner", ["--threads=0", "--device=gpu", "--device=cuda:0"])
+def test_a_manner_that_cannot_be_is_refused_before_anything_is_made(
+    manner, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    refused(["train", tmp_path / "r", *TINY, manner], capsys, manner.partition("=")[2])
+    assert not (tmp_path / "r").exists()
 
 
 def test_no_level_solved_says_what_to_change(tmp_path, capsys):

@@ -182,6 +182,33 @@ def test_changed_settings_are_refused_by_name_until_told_to_redo(tmp_path, capsy
     assert "1 were there already" in capsys.readouterr().out  # the data
 
 
+def test_another_network_in_the_same_process_is_trained(tmp_path):
+    command = ["train", str(tmp_path / "r"), "--preset", "ks-smoke", "--method", "unet"]
+    command += ["--jobs", "1", "--train.updates", "1", "--train.evaluations", "1"]
+    counts = []
+    for width in ("8", "16"):
+        assert main([*command, "--network.width", width, "--redo"]) == 0
+        emulator = biasbound.load(tmp_path / "r/03-train/unet/seed-0/emulator")
+        counts.append(sum(p.numel() for p in emulator.model.parameters()))
+    assert counts[0] < counts[1]
+
+
+def test_results_of_discarded_units_go_with_them(tmp_path, capsys):
+    folder = tmp_path / "r"
+    first = ["evaluate", str(folder), "--preset", "ks-smoke", "--jobs", "1", *TINY[2:]]
+    assert main([*first, "--methods", "unet,unet-residual"]) == 0
+    kept = (folder / "results.jsonl").read_text()
+    for more in ([], ["--redo"]):  # a report makes nothing again
+        assert main(["report", str(folder), "--train.lr", "0.01", *more]) == 2
+        assert "06-evaluate/unet/seed-0" in capsys.readouterr().err
+    assert (folder / "results.jsonl").read_text() == kept
+    again = ["train", str(folder), "--jobs", "1", "--method", "unet", "--train.lr", "0.01"]
+    assert main([*again, "--redo"]) == 0
+    assert not (folder / "results.jsonl").exists()
+    assert main(["evaluate", str(folder), "--jobs", "1", "--method", "unet"]) == 0
+    assert {r.method for r in read_rows(folder / "results.jsonl")} == {"unet"}
+
+
 def test_a_run_keeps_all_methods_that_it_has_had(tmp_path):
     command = ["evaluate", str(tmp_path / "r"), "--preset", "ks-smoke", "--jobs", "1", *TINY[2:]]
     for label in ("unet", "unet-residual"):

@@ -12,7 +12,9 @@ import pytest
 from report_study import METHODS, fabricate, put
 
 from biasbound.report import figures_flow, figures_search
+from biasbound.report.compare import merged, write_comparison
 from biasbound.report.figures import FIGURES, save_figures
+from biasbound.report.page.payload import payload
 from biasbound.report.staircase import staircase, tau_edges
 from biasbound.report.study import read_study
 from biasbound.report.style import Absent
@@ -168,7 +170,7 @@ def test_fsd_is_the_mean_over_seeds(copy):
     study = read_study(copy)
     axes = figures_flow.fsd(study).axes[0]
     x, y = line(axes, "linear")
-    one = study.series("fsd")["linear", 0]
+    one = study.series("fsd")["ks", "linear", 0]
     assert list(x) == [p[0] for p in one]
     np.testing.assert_allclose(y, [2 * p[1] for p in one])
 
@@ -263,6 +265,38 @@ def test_rows_of_unfinished_runs_come_from_the_evaluations(copy):
     whole = read_study(copy).series("mse")
     (copy / "results.jsonl").unlink()
     assert read_study(copy).series("mse") == whole
+
+
+def test_runs_of_several_flows_are_told_apart_by_dataset(copy, tmp_path):
+    other = fabricate(tmp_path / "other", dataset="waves", methods=["unet", "adaptive"])
+    for number, folder in enumerate((copy, other)):  # other test data
+        place = folder / "01-data/stage.json"
+        put(place, json.loads(place.read_text()) | {"key": str(number)})
+    both = merged([read_study(copy), read_study(other)])
+    told = payload(both)
+    assert told["flows"] == 2
+    for listed in (told["tradeoff"], told["series"]["mse"], told["models"]):
+        names = [point["name"] for point in listed]
+        assert len(set(names)) == len(names) == len(METHODS) + 2
+        assert {"unet · ks", "unet · waves"} <= set(names)
+    assert {s["label"] for s in told["series"]["mse"]} == set(METHODS)  # colours stay
+    rolled = [m["name"] for m in told["rollouts"]["models"]]
+    assert rolled == [f"{label} · ks" for label in METHODS]
+    assert {s["name"] for s in told["spectra"]} == {"truth", *METHODS}
+    assert write_comparison([copy, other], tmp_path / "out")
+
+
+def test_runs_of_one_name_are_told_apart_by_their_paths(copy, tmp_path):
+    places = [tmp_path / "a" / "x" / "run", tmp_path / "b" / "x" / "run"]
+    for place in places:
+        shutil.copytree(copy, place)
+    alone = shutil.copytree(copy, tmp_path / "alone")
+    both = merged([read_study(place) for place in (*places, alone)])
+    ends = ("a/x/run", "b/x/run", "alone")
+    assert set(both.labels) == {f"{label} @ {end}" for label in METHODS for end in ends}
+    assert len(payload(both)["tradeoff"]) == 3 * len(METHODS)
+    with pytest.raises(ValueError, match="given twice"):
+        merged([read_study(copy), read_study(copy.parent / "run")])
 
 
 def test_a_figure_asked_for_by_name_must_exist_and_have_data(copy, tmp_path):

@@ -118,6 +118,26 @@ def test_a_file_of_ones_own_that_changed_is_another_input(tmp_path):
         study_units(replace(SMOKE, data=replace(SMOKE.data, train=str(tmp_path / "none.h5"))))
 
 
+def test_a_folder_of_ones_own_is_known_by_its_files(tmp_path):
+    deep = tmp_path / "mine" / "sub"
+    deep.mkdir(parents=True)
+    config = replace(SMOKE, data=replace(SMOKE.data, dataset="mine", train=str(tmp_path / "mine")))
+    seen = [study_units(config)[0].key]
+    assert study_units(config)[0].key == seen[0]
+    for name, content in (("a.npz", b"one"), ("a.npz", b"another"), ("b.npz", b"one")):
+        (deep / name).write_bytes(content)
+        seen.append(study_units(config)[0].key)
+    (deep / "a.npz").rename(deep / "c.npz")
+    seen.append(study_units(config)[0].key)
+    assert len(set(seen)) == len(seen)
+
+
+def test_all_units_of_a_study_read_the_same_data():
+    units = study_units(replace(SMOKE, seeds=(0, 1)))
+    read = [other for unit in units for other in unit.inputs if other.stage == "data"]
+    assert all(data is units[0] for data in read)
+
+
 def test_the_saved_config_is_the_config(tmp_path):
     made = open_run(tmp_path / "run", SMOKE)
     assert open_run(tmp_path / "run").config == SMOKE
@@ -135,7 +155,7 @@ def test_a_second_writer_is_refused(tmp_path):
 
 def test_a_folder_that_is_no_run_is_left_alone(tmp_path):
     (tmp_path / "photo.jpg").write_text("holiday")
-    with pytest.raises(ValueError, match="not a run folder"):
+    with pytest.raises(ValueError, match="not a run folder; name another one"):
         open_run(tmp_path, SMOKE)
     with pytest.raises(ValueError, match=r"no run\.json"):
         open_run(tmp_path)

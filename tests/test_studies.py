@@ -124,7 +124,7 @@ def test_the_other_flows_run_from_data_to_report(flow, tmp_path):
 
 
 def test_two_processes_train_like_one(tmp_path):
-    """The same command under torchrun."""
+    """The same command under torchrun, which takes the place of trainings side by side."""
     arguments = [
         "train",
         "run",
@@ -134,7 +134,7 @@ def test_two_processes_train_like_one(tmp_path):
         "adaptive",
         *TINY,
         "--jobs",
-        "1",
+        "2",
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     commands = {

@@ -28,27 +28,31 @@ def study(verb: str, argv: Sequence[str]) -> int:
     if wish.shown:
         print(to_yaml(wish.config), end="")
         return 0
+    from ..pipeline.execute import Manner
     from ..rundir import open_run, save_config
 
     units = _units(wish)
     if wish.dry:
         dry_run(wish.run, wish.config, units)
         return 0
+    manner = Manner(**wish.manner)  # refused before anything is made
     if (
         int(os.environ.get("RANK", "0")) > 0
     ):  # under torchrun the first process alone keeps the folder
-        return _help(wish, units)
+        return _help(wish, units, manner)
     known = (wish.run / "run.json").exists()
     run = open_run(wish.run, wish.config)
     code = 0
     with run.writing():
         if verb == "report":
+            if known:
+                _stale(run, "a report makes none of them: give these settings to `run --redo`")
             _report(run, wish)
         else:
             if known:
                 _settle(run, wish)
                 save_config(run)
-            code = _bring(run, wish, units)
+            code = _bring(run, wish, units, manner)
             if verb == "run" and code == 0:
                 _report(run, wish)
     _next(wish, code)
@@ -61,13 +65,13 @@ def _is_record(folder: Path) -> bool:
     return kept and not (folder / "run.json").exists()
 
 
-def _help(wish: Wish, units: Sequence[Any]) -> int:
+def _help(wish: Wish, units: Sequence[Any], manner: Any) -> int:
     """Take part in the trainings of another process."""
-    from ..pipeline.execute import Manner, bring_about
+    from ..pipeline.execute import bring_about
     from ..rundir import RunDir
 
     run = RunDir(wish.run, wish.config)
-    outcome = bring_about(run, units, Manner(**wish.manner), lambda event: None)
+    outcome = bring_about(run, units, manner, lambda event: None)
     return 2 if outcome.failed else 0
 
 
@@ -78,23 +82,31 @@ def _units(wish: Wish) -> list[Any]:
     return study_units(wish.config, wish.methods, "evaluate" if stage == "report" else stage)
 
 
-def _settle(run: Any, wish: Wish) -> None:
-    """Refuse settings that make finished work stale, or throw it away when told to."""
+def _stale(run: Any, cure: str | None) -> list[Any]:
+    """The units that these settings make stale; with a `cure` they are refused by name."""
     from ..pipeline.graph import study_units
 
-    every = study_units(wish.config)
-    stale = [unit for unit in every if run.state(unit) == "stale"]
-    if stale and not wish.redo:
+    stale = [unit for unit in study_units(run.config) if run.state(unit) == "stale"]
+    if stale and cure:
         names = ", ".join(unit.name for unit in stale)
         raise ValueError(
-            f"these settings make {len(stale)} finished units of {run.path} stale ({names}): give --redo to make "
-            "them again, or another folder"
+            f"these settings make {len(stale)} finished units of {run.path} stale ({names}): {cure}"
         )
-    run.discard(stale)
+    return stale
 
 
-def _bring(run: Any, wish: Wish, units: Sequence[Any]) -> int:
-    from ..pipeline.execute import Manner, bring_about, collect
+def _settle(run: Any, wish: Wish) -> None:
+    """Refuse settings that make finished work stale, or throw it away when told to, its results too."""
+    from ..pipeline.execute import collect
+    from ..pipeline.graph import study_units
+
+    cure = None if wish.redo else "give --redo to make them again, or another folder"
+    run.discard(_stale(run, cure))
+    collect(run, study_units(run.config))
+
+
+def _bring(run: Any, wish: Wish, units: Sequence[Any], manner: Any) -> int:
+    from ..pipeline.execute import bring_about, collect
     from ..pipeline.graph import study_units
     from ..pipeline.view import watching
 
@@ -103,7 +115,7 @@ def _bring(run: Any, wish: Wish, units: Sequence[Any]) -> int:
         flush=True,
     )
     with watching() as tell:
-        outcome = bring_about(run, units, Manner(**wish.manner), tell)
+        outcome = bring_about(run, units, manner, tell)
     print(f"{run.path}: {len(outcome.made)} units made, {len(outcome.there)} were there already")
     if any(unit.stage == "evaluate" for unit in units):
         path = collect(run, study_units(run.config))
@@ -139,7 +151,7 @@ def _report(run: Any, wish: Wish) -> None:
     if wish.verb == "run" and run.state(unit) == "done":
         print(f"{run.folder(unit) / 'index.html'}: is there already")
         return
-    results = collect(run, units)
+    results = collect(run, units) if done else None
     started = time.process_time()
     written = write_report(
         run.path, run.folder(unit), figures=wish.figures or None, page=not wish.figures

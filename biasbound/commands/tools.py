@@ -130,10 +130,10 @@ def _diagnose(given: argparse.Namespace) -> None:
     options = SearchOptions(
         tau=given.tau, levels=given.levels, sigma_min=given.sigma_min, draws=given.draws
     )
-    denoiser, x, y, schedule = _subject(given)
+    denoiser, x, y, schedule, transition = _subject(given)
     if given.schedule is not None:
         schedule = Schedule.load(given.schedule)
-    found = diagnose(denoiser, x, y, options, schedule)
+    found = diagnose(denoiser, x, y, options, schedule, transition=transition)
     print(f"{given.what} on {len(x)} pairs of {given.data}, τ = {given.tau}")
     print(f"{'sigma':>10} {'clean error':>12} {'own bias':>18}")
     for sigma, level in found.levels.items():
@@ -163,11 +163,12 @@ def _along(name: str, schedule: Any, rows: Any, tau: float) -> None:
         print(f"{row.sigma:10.4g} {two:>18} {row.reb!s:>18}  {mark}")
 
 
-def _subject(given: argparse.Namespace) -> tuple[Any, Any, Any, Any]:
-    """(denoiser, x, y, its schedule) in the denoiser's units."""
+def _subject(given: argparse.Namespace) -> tuple[Any, Any, Any, Any, Any]:
+    """(denoiser, x, y, its schedule, its transition) in the denoiser's units."""
     from ..denoise import NetDenoiser
     from ..emulate import Normalisation, load
     from ..pipeline.material import spread
+    from ..pipeline.rollout import require_fit
 
     data = _data(given)
     if Path(given.what).is_dir():
@@ -176,25 +177,21 @@ def _subject(given: argparse.Namespace) -> tuple[Any, Any, Any, Any]:
             raise ValueError(
                 f"{given.what} is a {emulator.kind} emulator: only diffusion has a chain to diagnose"
             )
-        if data.channels != emulator.channels:
-            raise ValueError(
-                f"{given.data} has the channels {', '.join(data.channels)}, the emulator "
-                f"{', '.join(emulator.channels)}"
-            )
+        require_fit(emulator, data)
         batch = spread(data.condition_on(*emulator.conditions).pairs(), given.pairs)
         means, planes = emulator.normalisation, batch.conditions
         frames = means.encode(batch.frames, 2)
         told = means.conditions(planes if planes.shape[1] else None, frames[:, 0])
-        return emulator.model, *_pair(frames, told), emulator.schedule
+        return emulator.model, *_pair(frames, told), emulator.schedule, emulator.transition
     denoiser = _imported(given.what)
     batch = spread(data.pairs(), given.pairs)
     if given.raw:
-        return denoiser, batch.x, batch.y, None
+        return denoiser, batch.x, batch.y, None, "renoise"
     known = data.statistics
     frames = Normalisation(tuple(known.mean.tolist()), tuple(known.std.tolist())).encode(
         batch.frames, 2
     )
-    return denoiser, *_pair(frames, None), None
+    return denoiser, *_pair(frames, None), None, "renoise"
 
 
 def _pair(frames: Any, planes: Any) -> tuple[Any, Any]:
@@ -269,7 +266,8 @@ def _predict(given: argparse.Namespace) -> None:
         print(
             f"{lost} trajectories became non-finite, the first at step {int(broken[broken > 0].min())}"
         )
-    print(f"next: biasbound score {given.out} --truth {given.data}")
+    strides = [f" --{n} {v}" for n in ("time", "space") if (v := getattr(given, n)) != 1]
+    print(f"next: biasbound score {given.out} --truth {given.data}{''.join(strides)}")
 
 
 def _score(given: argparse.Namespace) -> None:

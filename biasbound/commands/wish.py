@@ -74,13 +74,25 @@ def wish_of(verb: str, argv: list[str]) -> Wish:
     config = made(parser, given)
     methods = tuple(given.method) or config.methods
     if verb == "finetune":
-        methods = tuple(m if m.endswith("-proxy") else f"{m}-proxy" for m in methods)
+        methods = _finetuned(tuple(given.method), config)
     out = Path(given.run or f"runs/{preset or config.data.dataset}")
     config = _joined(config, methods, out)
     manner = {"jobs": given.jobs, "threads": given.threads, "device": given.device}
     flags = given.redo, given.dry_run, shown
     source = f"preset {preset}" if preset else str(given.config[0] if given.config else base)
     return Wish(verb, out, config, methods, manner, *flags, tuple(given.figure), source)
+
+
+def _finetuned(given: Sequence[str], config: Config) -> tuple[str, ...]:
+    """The fine-tuned twins of the methods that are named, or those that the study has."""
+    if given:
+        return tuple(m if m.endswith("-proxy") else f"{m}-proxy" for m in given)
+    found = tuple(m for m in config.methods if m.endswith("-proxy"))
+    if not found:
+        raise ValueError(
+            "no method of this study is fine-tuned: name one to fine-tune with --method, as in --method adaptive-v"
+        )
+    return found
 
 
 def _joined(config: Config, methods: Sequence[str], out: Path) -> Config:

@@ -15,13 +15,14 @@ from ..bias import BiasRow, bias_curve
 from ..config import Config, EvaluateConfig
 from ..data.trajectories import Trajectories
 from ..denoise import NetDenoiser
-from ..emulate import Emulator, load
+from ..emulate import Emulator
 from ..files import write_text
 from ..gradients import gradient_similarity
 from ..metrics import FewSamples
 from ..rows import Row, write_rows
 from ..score import score, score_steps
 from .material import Material, planes, seeded, spread
+from .rollout import emulator_for
 
 __all__ = ["Cost", "correlated", "make_evaluate", "single_steps"]
 
@@ -45,7 +46,7 @@ def make_evaluate(
     cost: Cost,
 ) -> dict[str, Any]:
     """Write rows.jsonl and, for a diffusion emulator, bias.json."""
-    loaded, test, section = load(emulator), material.test, config.evaluate
+    loaded, test, section = emulator_for(config, emulator), material.test, config.evaluate
     prediction = np.load(rollout / "prediction.npy", mmap_mode="r", allow_pickle=False)
     _, count, steps = prediction.shape[:3]
     truth, layout = test.read(0, count, slice(1, steps + 1)), test.layout

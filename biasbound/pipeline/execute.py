@@ -18,6 +18,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ..config import NetworkConfig
+from ..files import remove
 from ..fit import distributed
 from ..methods import Method, method
 from ..rows import read_rows, write_rows
@@ -45,6 +47,24 @@ class Manner:
     threads: int = 1
     device: str = "cpu"
 
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ValueError(f"threads must be at least 1, not {self.threads}")
+        if not _usable(self.device):
+            raise ValueError(f"the device {self.device!r} is not here: use cpu")
+
+
+def _usable(device: str) -> bool:
+    """Whether torch computes there; a GPU is only counted, because taking hold of it is for the workers."""
+    try:
+        place = torch.device(device)
+        if place.type == "cuda":
+            return (place.index or 0) < torch.cuda.device_count()
+        torch.zeros(1, device=place).item()
+    except (RuntimeError, AssertionError):
+        return False
+    return True
+
 
 @dataclass
 class Outcome:
@@ -55,11 +75,12 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-_materials: dict[tuple[str, str, str], Material] = {}  # of this process: units of a study share it
+# Of this process: units of a study share it. Named by all that a Material takes from a config.
+_materials: dict[tuple[str, str, str, NetworkConfig], Material] = {}
 
 
 def _material(run: RunDir, data: Unit, device: str) -> Material:
-    name = (str(run.path), data.key, device)
+    name = (str(run.path), data.key, device, run.config.network)
     if name not in _materials:
         _materials.clear()  # of another study
         _materials[name] = Material(run.config, run.folder(data), device)
@@ -161,7 +182,7 @@ def bring_about(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell) 
     first = [unit for unit in todo if unit.stage == "data"]
     rest = [unit for unit in todo if unit.stage != "data"]
     _in_turn(run, first, manner, tell, outcome)
-    if manner.jobs > 1 and len(rest) > 1:
+    if manner.jobs > 1 and len(rest) > 1 and not several:  # several train each unit together
         _side_by_side(run, rest, manner, tell, outcome)
     else:
         _in_turn(run, rest, manner, tell, outcome)
@@ -244,8 +265,9 @@ def _pass_on(events: Any, tell: Tell) -> None:
 def collect(run: RunDir, units: Sequence[Unit]) -> Path | None:
     """All rows of the evaluations that are done, in the order of the study, as results.jsonl; None for none."""
     done = [u for u in units if u.stage == "evaluate" and run.state(u) == "done"]
-    if not done:
-        return None
     path = run.path / "results.jsonl"
+    if not done:
+        remove(path)  # rows of other settings must not stand beside this config
+        return None
     write_rows(path, [row for unit in done for row in read_rows(run.folder(unit) / "rows.jsonl")])
     return path

@@ -32,12 +32,13 @@ def study_units(
 ) -> list[Unit]:
     """Every unit of the study up to a stage, each after those that it reads."""
     last = list(STAGES).index(upto)
+    data = data_unit(config)  # once: a folder of many files takes time to look through
     wanted = [
-        unit_of(config, label, seed)
+        unit_of(config, label, seed, data)
         for seed in config.seeds
         for label in (methods or config.methods)
     ]
-    every = closure(wanted) if last > 0 else [data_unit(config)]
+    every = closure(wanted) if last > 0 else [data]
     return [unit for unit in every if list(STAGES).index(unit.stage) <= last]
 
 
@@ -55,19 +56,17 @@ def closure(units: Iterable[Unit]) -> list[Unit]:
     return list(found.values())
 
 
-def unit_of(config: Config, label: str, seed: int) -> Unit:
+def unit_of(config: Config, label: str, seed: int, data: Unit) -> Unit:
     """The last unit of a method: its evaluation."""
-    emulator = trained(config, label, seed)
-    data = data_unit(config)
+    emulator = trained(config, label, seed, data)
     rollout = Unit("rollout", label, seed, {"rollout": plain(config.rollout)}, (data, emulator))
     return Unit("evaluate", label, seed, {"evaluate": plain(config.evaluate)}, (data, rollout))
 
 
-def trained(config: Config, label: str, seed: int) -> Unit:
+def trained(config: Config, label: str, seed: int, data: Unit) -> Unit:
     """The unit that makes a method's emulator."""
     chosen, base = method(label), base_of(label)
-    data = data_unit(config)
-    inputs = (data, search_unit(config, base, seed)) if base.base == "adaptive" else (data,)
+    inputs = (data, search_unit(config, base, seed, data)) if base.base == "adaptive" else (data,)
     settings = {
         "method": plain(replace(base, **_baseline(config, base))),
         "network": plain(config.network),
@@ -84,7 +83,7 @@ def trained(config: Config, label: str, seed: int) -> Unit:
     return Unit("finetune", label, seed, tuning, (data, train))
 
 
-def search_unit(config: Config, base: Method, seed: int) -> Unit:
+def search_unit(config: Config, base: Method, seed: int, data: Unit) -> Unit:
     """Exploration and ladder of a method."""
     search = {k: v for k, v in plain(config.search).items() if k != "warm_start"}
     search["start"] = start_rule(config.search.start, base.prediction == "x0")
@@ -94,7 +93,7 @@ def search_unit(config: Config, base: Method, seed: int) -> Unit:
         "search": search,
         "train": _result(config.train),
     }
-    return Unit("search", base.label, seed, settings, (data_unit(config),))
+    return Unit("search", base.label, seed, settings, (data,))
 
 
 def data_unit(config: Config) -> Unit:
@@ -110,8 +109,15 @@ def _mark(path: str) -> list[Any]:
     place = Path(path).expanduser().resolve()
     if not place.exists():
         raise ValueError(f"there is no data file {path}")
-    told = place.stat()
-    return [str(place), told.st_size, told.st_mtime_ns]
+    if place.is_dir():  # its own size and time do not change with what the files in it hold
+        inside = sorted(p for p in place.rglob("*") if p.is_file())
+        return [str(place), [[p.relative_to(place).as_posix(), *_version(p)] for p in inside]]
+    return [str(place), *_version(place)]
+
+
+def _version(file: Path) -> list[int]:
+    told = file.stat()
+    return [told.st_size, told.st_mtime_ns]
 
 
 def _baseline(config: Config, base: Method) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +17,40 @@ from ..emulate import Broken, Emulator, load
 from ..files import replacing, write_text
 from .material import Material, seeded
 
-__all__ = ["make_rollout", "roll", "save_rollout"]
+__all__ = ["emulator_for", "make_rollout", "require_fit", "roll", "save_rollout"]
 
 
 def make_rollout(
     config: Config, seed: int, material: Material, folder: Path, emulator: Path
 ) -> dict[str, Any]:
     """Roll the emulator out over the test split and write prediction.npy."""
-    loaded = load(emulator)
+    loaded = emulator_for(config, emulator)
     loaded.model.to(material.device)
     return save_rollout(loaded, material.test, config.rollout, folder, seed)
+
+
+def emulator_for(config: Config, folder: Path) -> Emulator:
+    """A saved emulator with the config's transition, which may have changed since its training."""
+    return replace(load(folder), transition=config.rollout.transition)
+
+
+def require_fit(emulator: Emulator, data: Trajectories) -> None:
+    """Refuse data whose channels or time step the emulator does not know."""
+    if data.channels != emulator.channels:
+        raise ValueError(
+            f"{data.name} has the channels {', '.join(data.channels)}, the emulator {', '.join(emulator.channels)}"
+        )
+    if not np.isclose(data.dt, emulator.dt, rtol=1e-6):
+        raise ValueError(
+            f"{data.name} has a time step of {data.dt:g}, the emulator was trained with {emulator.dt:g}"
+        )
 
 
 def roll(
     emulator: Emulator, test: Trajectories, options: RolloutConfig, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """(prediction (M, S, K, C, *N), step at which each trajectory broke (M, S), 0: never)."""
-    if test.channels != emulator.channels:
-        raise ValueError(
-            f"{test.name} has the channels {', '.join(test.channels)}, the emulator {', '.join(emulator.channels)}"
-        )
-    if not np.isclose(test.dt, emulator.dt, rtol=1e-6):
-        raise ValueError(
-            f"{test.name} has a time step of {test.dt:g}, the emulator was trained with {emulator.dt:g}"
-        )
+    require_fit(emulator, test)
     count = min(options.trajectories or len(test), len(test))
     steps = options.steps or test.layout.frames - 1
     first = test.condition_on(*emulator.conditions).select(slice(count)).windows(0)

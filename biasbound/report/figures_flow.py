@@ -234,8 +234,9 @@ def fsd(study: Study) -> Figure:
             "this run has no rows of the metric fsd: they come from the stage 06-evaluate"
         )
     figure, axes = _single()
-    for label in dict.fromkeys(label for label, _ in found):
-        seeds = [{p[0]: p[1] for p in found[key]} for key in found if key[0] == label]
+    for dataset, label in dict.fromkeys(key[:2] for key in found):
+        own = [points for key, points in found.items() if key[:2] == (dataset, label)]
+        seeds = [{p[0]: p[1] for p in points} for points in own]
         steps = sorted(set.intersection(*(set(s) for s in seeds)))
         means = [float(np.mean([s[k] for s in seeds])) for k in steps]
         curve(axes, steps, means, label, study.labels.index(label))

@@ -45,6 +45,7 @@ class Search:
     solved: tuple[float, ...] = ()
     points: Rows = ()  # one a round and open level
     log: Rows = ()
+    dataset: str = ""  # told where a study holds several runs
 
 
 @dataclass(frozen=True)
@@ -69,3 +70,4 @@ class Model:
     bias: Rows = ()  # one a level, low → high, on test pairs
     gradients: Rows = ()
     rollout: Rollout | None = None
+    dataset: str = ""  # told where a study holds several runs

@@ -6,7 +6,7 @@ picture asks for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from biasbound.rows import Row, read_rows
 from .parts import Landscape, Model, Rollout, Rows, Search
 from .reading import checked, json_lines, json_value, number
 
-__all__ = ["Landscape", "Model", "Rollout", "Search", "Study", "read_study"]
+__all__ = ["Landscape", "Model", "Rollout", "Search", "Study", "read_study", "told_apart"]
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,11 @@ class Study:
     provenance: Rows = ()  # the stages' stage.json, in order
 
     def name(self, of: Search | Model) -> str:
-        """The label, with the seed where there are several."""
+        """The label, with the dataset and the seed where there are several."""
         group: Sequence[Search | Model] = self.searches if isinstance(of, Search) else self.models
-        several = len({other.seed for other in group}) > 1
-        return f"{of.label} · seed {of.seed}" if several else of.label
+        return told_apart(
+            (of.dataset, of.label, of.seed), {(o.dataset, o.label, o.seed) for o in group}
+        )
 
     @property
     def labels(self) -> list[str]:
@@ -55,8 +56,8 @@ class Study:
         return list(dict.fromkeys(named[0] + named[1]))
 
     def first_seeds(self) -> tuple[Model, ...]:
-        """One model a label, of its lowest seed: what a figure with one line a method shows."""
-        lowest = {m.label: m for m in sorted(self.models, key=lambda m: -m.seed)}
+        """One model a dataset and label, of its lowest seed: what a figure with one line a method shows."""
+        lowest = {(m.dataset, m.label): m for m in sorted(self.models, key=lambda m: -m.seed)}
         return tuple(sorted(lowest.values(), key=lambda m: self.labels.index(m.label)))
 
     def truth(
@@ -82,14 +83,22 @@ class Study:
 
     def series(
         self, metric: str
-    ) -> dict[tuple[str, int], list[tuple[int, float, float | None, float | None]]]:
-        """(method, seed) → (step, value, low, high) of a metric that has steps, in their order."""
-        found: dict[tuple[str, int], list[tuple[int, float, float | None, float | None]]] = {}
+    ) -> dict[tuple[str, str, int], list[tuple[int, float, float | None, float | None]]]:
+        """(dataset, method, seed) → (step, value, low, high) of a metric that has steps, in their order."""
+        found: dict[tuple[str, str, int], list[tuple[int, float, float | None, float | None]]] = {}
         for row in self.rows:
             if row.metric == metric and row.step is not None and row.value is not None:
                 point = (row.step, row.value, row.low, row.high)
-                found.setdefault((row.method, row.seed), []).append(point)
+                found.setdefault(row.unit, []).append(point)
         return {key: sorted(points, key=lambda p: p[0]) for key, points in found.items()}
+
+
+def told_apart(one: tuple[str, str, int], group: Iterable[tuple[str, str, int]]) -> str:
+    """The label of a (dataset, label, seed), with what else tells it from the others of a group."""
+    datasets, _, seeds = (set(column) for column in zip(one, *group, strict=True))
+    dataset, label, seed = one
+    parts = [label, dataset if len(datasets) > 1 else "", f"seed {seed}" if len(seeds) > 1 else ""]
+    return " · ".join(part for part in parts if part)
 
 
 def read_study(folder: str | Path) -> Study:

@@ -12,7 +12,7 @@ import numpy as np
 from biasbound.rows import over_seeds, select
 
 from ..figures_flow import last_spectra
-from ..study import Landscape, Model, Search, Study
+from ..study import Landscape, Model, Search, Study, told_apart
 from ..style import Absent
 from ..tables import table1, title_of
 from .rollouts import BUDGET, rollouts
@@ -38,6 +38,7 @@ def payload(study: Study, budget: int = BUDGET) -> dict[str, Any]:
     """JSON values only; what is infinite or unknown is None."""
     told: dict[str, Any] = {
         "dataset": study.dataset,
+        "flows": max(1, len({row.dataset for row in study.rows})),
         "title": study.title,
         "version": str(study.run.get("version", "")),
         "methods": study.labels,
@@ -101,11 +102,13 @@ def _table(study: Study) -> dict[str, Any] | None:
 def _tradeoff(study: Study) -> list[dict[str, Any]]:
     """Error of the first frame, mean over seeds, beside the calls that it costs."""
     found = []
-    for label in study.labels:
-        rows = select(study.rows, method=label, metric="mse", step=1)
+    every = dict.fromkeys((row.dataset, row.method, 0) for row in study.rows)  # seeds as one
+    for dataset, label, seed in every:
+        rows = select(study.rows, dataset=dataset, method=label, metric="mse", step=1)
         summary = over_seeds(rows)
         if summary is not None and summary.mean is not None:
-            found.append({"method": label, "nfe": rows[0].nfe, "mse": summary.mean})
+            name = told_apart((dataset, label, seed), every)
+            found.append({"name": name, "method": label, "nfe": rows[0].nfe, "mse": summary.mean})
     return found
 
 
@@ -174,17 +177,17 @@ def _model(study: Study, model: Model) -> dict[str, Any]:
 
 
 def _series(study: Study, metric: str) -> list[dict[str, Any]]:
-    several = len({seed for _, seed in study.series(metric)}) > 1
+    found = study.series(metric)
     return [
         {
-            "name": f"{label} · seed {seed}" if several else label,
-            "label": label,
+            "name": told_apart(unit, found),
+            "label": unit[1],
             **{
                 key: [p[i] for p in _thinned(points)]
                 for i, key in enumerate(("step", "value", "low", "high"))
             },
         }
-        for (label, seed), points in study.series(metric).items()
+        for unit, points in found.items()
     ]
 
 

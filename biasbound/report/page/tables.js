@@ -26,7 +26,7 @@ function startTradeoff() {
   chart(byId("tradeoff"), {
     label: "Error of the first frame against network calls", x: { label: "network calls a frame (NFE)", short: "NFE", log: true },
     y: { label: "MSE, frame 1", log: true }, height: 280,
-    series: rows.map((r) => ({ name: r.method, text: r.method, style: styleOf(r.method), dots: true, x: [r.nfe], y: [r.mse] })),
+    series: rows.map((r) => ({ name: r.name, text: r.name, style: styleOf(r.method), dots: true, x: [r.nfe], y: [r.mse] })),
   });
 }
 
@@ -53,7 +53,7 @@ function startHeader() {
   byId("version").textContent = STUDY.version ? `biasbound ${STUDY.version}` : "";
   const ladders = STUDY.searches.filter((s) => s.schedule);
   const shortest = ladders.reduce((a, b) => (a && a.schedule.length <= b.schedule.length ? a : b), null);
-  const parts = [`${STUDY.methods.length} ${STUDY.methods.length === 1 ? "method" : "methods"} compared on one flow.`];
+  const parts = [`${STUDY.methods.length} ${STUDY.methods.length === 1 ? "method" : "methods"} compared on ${STUDY.flows === 1 ? "one flow" : `${STUDY.flows} flows`}.`];
   if (shortest) parts.push(`The shortest searched noise schedule, ${shortest.name}, makes a frame in ${shortest.schedule.length} network calls; below you see why these levels and no others.`);
   byId("lede").textContent = parts.join(" ");
   const sections = [...document.querySelectorAll("main > section")].filter((s) => !s.hidden);
