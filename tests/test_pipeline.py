@@ -19,7 +19,7 @@ from biasbound.methods import method
 from biasbound.noise import Schedule
 from biasbound.pipeline.evaluate import single_steps
 from biasbound.pipeline.execute import Manner, bring_about
-from biasbound.pipeline.graph import search_unit, study_units
+from biasbound.pipeline.graph import study_units
 from biasbound.pipeline.material import Material, network_for, open_split
 from biasbound.pipeline.plan import layout_of, plan
 from biasbound.rows import read_rows, select
@@ -79,7 +79,8 @@ def test_the_start_rule_follows_the_parameterisation_unless_said(label, rule):
 
     def key(start):
         search = replace(config.search, start=start)
-        return search_unit(replace(config, search=search), method(label), 0).key
+        units = study_units(replace(config, search=search, methods=(label,)), upto="search")
+        return units[-1].key
 
     assert key("auto") == key(rule)
     assert key("sigma") != key("error")

@@ -16,7 +16,7 @@ from ..methods import Method, method
 from ..options import start_rule
 from ..rundir import STAGES, Unit
 
-__all__ = ["base_of", "closure", "search_unit", "study_units", "trained", "unit_of"]
+__all__ = ["base_of", "closure", "study_units", "trained", "unit_of"]
 
 # Fields that change how a unit is made, but not what it is.
 MANNER = ("checkpoint_every", "compile")
