@@ -50,14 +50,15 @@ def diffusion_loss(
     *,
     generator: torch.Generator | None = None,
     weights: Sequence[float] | None = None,
+    lowest: float | None = None,
 ) -> Scalar:
     """L_diff: E ‖prediction − target‖² over the schedule's levels, each drawn with equal probability (Eq. 5).
 
-    `weights` multiply the squared error of their level.
+    `weights` multiply the squared error of their level. `lowest` is the share of samples that train σ_0 instead.
     """
     if weights is not None and len(weights) != len(schedule):
         raise ValueError(f"{len(weights)} weights do not fit {len(schedule)} noise levels")
-    t = draw_index(len(schedule), len(y), generator)
+    t = draw_index(len(schedule), len(y), generator, lowest)
     sigma = torch.tensor(schedule.sigma, dtype=torch.float64)[t]
     eps = draw(y, generator)
     output = denoiser.prediction(renoise(y, sigma, eps), x, sigma)
@@ -79,6 +80,7 @@ def loss_and_proxy(
     *,
     detach: bool = False,
     generator: torch.Generator | None = None,
+    lowest: float | None = None,
 ) -> tuple[Scalar, State]:
     """(L_diff, P⁽⁰⁾): the loss of a frame and its proxy estimate, from one network call.
 
@@ -88,7 +90,7 @@ def loss_and_proxy(
     with `detach` those of the estimate alone are asked apart, without gradient.
     """
     count = len(y)
-    t = draw_index(len(schedule), count, generator)
+    t = draw_index(len(schedule), count, generator, lowest)
     # Both noises for every row, so that the stream does not hang on how many are shared.
     eps, fresh = draw(y, generator), draw(y, generator)
     apart = t.nonzero().flatten()
@@ -118,9 +120,10 @@ def unrolled_loss(
     *,
     conditions: Float[Tensor, "B P *N"] | None = None,
     generator: torch.Generator | None = None,
+    lowest: float | None = None,
 ) -> Scalar:
     """Σ_j L_diff(x̂^{k+j}, x^{k+j+1}) with x̂^k = x^k and x̂^{k+j} = estimate(x̂^{k+j−1}, x^{k+j})."""
-    last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator)
+    last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator, lowest=lowest)
     return _unroll(frames, conditions, lambda x, y: (last(x, y), estimate(x, y)), last)
 
 
@@ -153,6 +156,7 @@ def proxy_unrolled_loss(
     conditions: Float[Tensor, "B P *N"] | None = None,
     generator: torch.Generator | None = None,
     transition: Transition = "renoise",
+    lowest: float | None = None,
 ) -> Scalar:
     """L_P-UT (paper Sec. 5): later frames are conditioned on the proxy estimate P⁽ⁿ⁾ of the one before.
 
@@ -171,13 +175,24 @@ def proxy_unrolled_loss(
             transition=transition,
         )
         return unrolled_loss(
-            denoiser, frames, schedule, estimate, conditions=conditions, generator=generator
+            denoiser,
+            frames,
+            schedule,
+            estimate,
+            conditions=conditions,
+            generator=generator,
+            lowest=lowest,
         )
 
+    last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator, lowest=lowest)
     inner = partial(
-        loss_and_proxy, denoiser, schedule=schedule, detach=detach, generator=generator
+        loss_and_proxy,
+        denoiser,
+        schedule=schedule,
+        detach=detach,
+        generator=generator,
+        lowest=lowest,
     )
-    last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator)
     return _unroll(frames, conditions, inner, last)
 
 

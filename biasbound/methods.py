@@ -2,8 +2,8 @@
 
 A label is a base with options appended: `unet`, `unet-residual`, `unet-ut1` (one frame beyond the first), `unet-pf1` (the
 same with the gradient cut between frames), `linear`, `cosine`, `sigmoid`, `log-uniform`, `refiner`, and `adaptive` for a
-searched schedule with ε-prediction; `-v`, `-x0` and `-residual` choose the parameterisation and the target, and `-proxy`
-stands for the fine-tuned model.
+searched schedule with ε-prediction; `-v`, `-x0` and `-residual` choose the parameterisation and the target, `-focus` trains
+the lowest level more than the others, and `-proxy` stands for the fine-tuned model.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ FIXED: dict[str, Callable[[int], Schedule]] = {
     "sigmoid": noise.sigmoid,
     "log-uniform": noise.log_uniform,
 }
+FOCUS = 0.6  # share of the lowest level, which makes the sample; those above only have to be good enough for τ
 LABELS = ("unet", "refiner", "adaptive", *FIXED)
 
 
@@ -48,6 +49,7 @@ class Method:
     proxy: bool = False
     proxy_steps: int = 0  # n of P⁽ⁿ⁾
     detach: bool = False  # no gradient through the proxy
+    lowest: float | None = None  # share of the samples that train σ_0; None: as many as any level
     levels: int = 20  # T of a fixed schedule
     refinements: int = 3  # K of the refiner
     sigma_min: float = 3e-3  # of the refiner
@@ -95,7 +97,9 @@ class Method:
             assert isinstance(model, NetDenoiser)
             assert schedule is not None
             if not self.proxy:
-                return diffusion_loss(model, x, y, schedule(), generator=generator)
+                return diffusion_loss(
+                    model, x, y, schedule(), generator=generator, lowest=self.lowest
+                )
             return proxy_unrolled_loss(
                 model,
                 frames,
@@ -104,6 +108,7 @@ class Method:
                 detach=self.detach,
                 conditions=extra,
                 generator=generator,
+                lowest=self.lowest,
             )
 
         return compute
@@ -120,6 +125,8 @@ def method(label: str) -> Method:
             made = replace(made, prediction=part)
         elif part == "residual":
             made = replace(made, residual=True)
+        elif part == "focus" and base not in ("unet", "refiner"):
+            made = replace(made, lowest=FOCUS)
         elif part == "proxy" and base not in ("unet", "refiner"):
             made = replace(made, proxy=True, unroll=1)
         elif unrolled and base == "unet":
@@ -128,7 +135,7 @@ def method(label: str) -> Method:
             base = None
     if base is None:
         raise ValueError(
-            f"unknown method {label!r}: choose one of {', '.join(LABELS)}, with -residual, -v or -x0, -proxy, and for "
+            f"unknown method {label!r}: choose one of {', '.join(LABELS)}, with -residual, -v or -x0, -focus, -proxy, and for "
             "unet -ut1, -pf1, … appended"
         )
     if "proxy" in label.removesuffix("-proxy").split("-"):  # without its end it names its training

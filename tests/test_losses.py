@@ -355,3 +355,27 @@ def test_shards_of_a_batch_meet_the_noise_of_the_whole(n):
         for rank, part in enumerate(frames.chunk(2))
     ]
     assert sum(parts) / 2 == pytest.approx(whole, rel=1e-12)
+
+
+def test_the_share_of_the_lowest_level():
+    generator = torch.Generator().manual_seed(0)
+    t = draw_index(5, 40_000, generator, lowest=0.6)
+    shares = torch.bincount(t, minlength=5) / len(t)
+    torch.testing.assert_close(shares, torch.tensor([0.6, 0.1, 0.1, 0.1, 0.1]), atol=0.01, rtol=0)
+    assert set(draw_index(1, 8, generator, lowest=0.6).tolist()) == {0}
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        draw_index(5, 8, generator, lowest=1.5)
+
+
+def test_a_focused_loss_is_the_mean_of_its_levels_in_their_shares():
+    denoiser, schedule = EpsDenoiser(lambda z_t, x, log_snr: 0.3 * z_t), Schedule((0.1, 0.5, 0.9))
+    x = y = torch.randn(20_000, 1, 4, generator=torch.Generator().manual_seed(1))
+
+    def loss(levels, lowest=None):
+        generator = torch.Generator().manual_seed(2)
+        return diffusion_loss(denoiser, x, y, Schedule(levels), generator=generator, lowest=lowest)
+
+    each = torch.stack([loss((s,)) for s in schedule.sigma])
+    expected = 0.6 * each[0] + 0.2 * each[1] + 0.2 * each[2]
+    torch.testing.assert_close(loss(schedule.sigma, 0.6), expected, rtol=0.02, atol=0)
+    assert not torch.isclose(loss(schedule.sigma), expected, rtol=0.02)

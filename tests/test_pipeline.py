@@ -86,6 +86,17 @@ def test_the_start_rule_follows_the_parameterisation_unless_said(label, rule):
     assert key("sigma") != key("error")
 
 
+def test_a_focused_training_shares_the_search_of_its_kind():
+    config = read_config(presets()["ks-smoke"])
+    plainly, focused = (
+        {u.stage: u for u in study_units(config, (label,))}
+        for label in ("adaptive-v-proxy", "adaptive-v-focus-proxy")
+    )
+    assert focused["search"] == plainly["search"]
+    assert focused["train"].key != plainly["train"].key
+    assert "lowest" not in plainly["train"].settings["method"]
+
+
 def test_the_cost_of_an_emulator_counts_its_search_and_fine_tuning(study):
     rows, config = read_rows(study / "results.jsonl"), read_config(study / "config.yaml")
     (explored,) = (

@@ -152,7 +152,16 @@ def draw(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
 
 def draw_index(
-    high: int, count: int, generator: torch.Generator | None = None
+    high: int,
+    count: int,
+    generator: torch.Generator | None = None,
+    lowest: float | None = None,
 ) -> Int[Tensor, " B"]:
-    """`count` indices, uniform in 0 … high − 1, on the CPU."""
-    return _own_rows(partial(torch.randint, high), (count,), generator)
+    """`count` indices of 0 … high − 1, on the CPU: uniform, or 0 with probability `lowest` and the others alike."""
+    if lowest is None or high == 1:
+        return _own_rows(partial(torch.randint, high), (count,), generator)
+    if not 0 < lowest < 1:
+        raise ValueError(f"the share of the lowest level lies between 0 and 1, got {lowest}")
+    place = _own_rows(partial(torch.rand, dtype=torch.float64), (count,), generator)
+    above = 1 + ((place - lowest) / (1 - lowest) * (high - 1)).floor()
+    return torch.where(place < lowest, torch.zeros_like(above), above).long().clamp(max=high - 1)

@@ -66,9 +66,12 @@ def unit_of(config: Config, label: str, seed: int, data: Unit) -> Unit:
 def trained(config: Config, label: str, seed: int, data: Unit) -> Unit:
     """The unit that makes a method's emulator."""
     chosen, base = method(label), base_of(label)
-    inputs = (data, search_unit(config, base, seed, data)) if base.base == "adaptive" else (data,)
+    explored = method(base.label.replace("-focus", ""))  # an exploration has no level to focus on
+    inputs = (
+        (data, search_unit(config, explored, seed, data)) if base.base == "adaptive" else (data,)
+    )
     settings = {
-        "method": plain(replace(base, **_baseline(config, base))),
+        "method": _told(replace(base, **_baseline(config, base))),
         "network": plain(config.network),
         "train": _result(config.train),
     }
@@ -88,7 +91,7 @@ def search_unit(config: Config, base: Method, seed: int, data: Unit) -> Unit:
     search = {k: v for k, v in plain(config.search).items() if k != "warm_start"}
     search["start"] = start_rule(config.search.start, base.prediction == "x0")
     settings = {
-        "method": plain(base),
+        "method": _told(base),
         "network": plain(config.network),
         "search": search,
         "train": _result(config.train),
@@ -126,6 +129,11 @@ def _baseline(config: Config, base: Method) -> dict[str, Any]:
     if base.base == "refiner":
         return {"refinements": made.refinements, "sigma_min": made.sigma_min}
     return {"levels": made.levels} if base.base not in ("unet", "adaptive") else {}
+
+
+def _told(method: Method) -> dict[str, Any]:
+    """A method's fields; without `lowest` where it has none, so that older runs keep their keys."""
+    return {k: v for k, v in plain(method).items() if k != "lowest" or v is not None}
 
 
 def _result(section: Any) -> dict[str, Any]:
