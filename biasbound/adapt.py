@@ -61,11 +61,12 @@ class Explorer:
         rounds = options.rounds
 
         def advance(open_levels: tuple[float, ...]) -> tuple[int, Mapping[float, Any]]:
-            if options.solved == "leave":
-                self.active = Schedule(open_levels)
+            self.active = self._trained(state)
             now = len(state.history) + 1
             trainer.run(until=math.ceil(trainer.total * now / rounds), save=False)
-            return now, self._measure(trainer, x, y, open_levels, now)
+            reached = [s for s in open_levels if s in self.active.sigma]
+            unknown = dict.fromkeys(open_levels, math.inf)  # what is not trained is not stable
+            return now, unknown | self._measure(trainer, x, y, reached, now)
 
         def remember(new: Exploration[int]) -> None:
             nonlocal state
@@ -91,6 +92,14 @@ class Explorer:
         if done.last is not None and done.last not in self.networks:
             self._keep(trainer, done.last)
         return done if options.solved == "leave" else self._last_word(done, trainer, x, y)
+
+    def _trained(self, state: Exploration[int]) -> Schedule:
+        """Levels of the next round: all or the open ones, but none that is more than `ahead` below the lowest solved."""
+        levels, options = state.levels, self.options
+        lowest = min(map(levels.index, state.solved), default=len(levels))
+        first = 0 if options.ahead is None else max(0, lowest - options.ahead)
+        gone = state.solved if options.solved == "leave" else ()
+        return Schedule(tuple(s for s in levels[first:] if s not in gone))
 
     def _measure(
         self, trainer: Trainer, x: Condition, y: State, levels: Iterable[float], now: int

@@ -88,6 +88,8 @@ class SearchOptions:
     )
     solved: Literal["leave", "stay"] = "leave"
     """solved levels leave the training (paper), or stay, and the last network is measured"""
+    ahead: int | None = None
+    """levels below the lowest solved one that are trained; by default all, also where nothing can be learned yet"""
     rounds: int = 10
     """measurements during the exploration"""
     patience: int | None = None
@@ -112,8 +114,10 @@ class SearchOptions:
             raise ValueError(
                 f"the grid needs 0 < sigma_min < sigma_max < 1, got {self.sigma_min} and {self.sigma_max}"
             )
-        if self.rounds < 1 or self.draws < 1 or (self.patience is not None and self.patience < 1):
-            raise ValueError("rounds, draws and patience must be at least 1")
+        for name in ("rounds", "draws", "patience", "ahead"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
 
 
 def start_rule(start: Literal["auto", "sigma", "error"], x0: bool) -> Literal["sigma", "error"]:

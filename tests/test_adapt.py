@@ -1,4 +1,6 @@
+import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from biasbound.methods import method
 
 DATA = advected(256)
 VALID = advected(32, seed=1).unbind(1)
-SEARCH = SearchOptions(levels=8, sigma_min=0.02, rounds=4, draws=1, tau=1.3)
+SEARCH = SearchOptions(levels=8, sigma_min=0.02, rounds=4, draws=1, tau=1.3, start="sigma")
 
 
 def explorer_and_trainer(folder=None, wrapper=VDenoiser, search=SEARCH, **more):
@@ -110,6 +112,22 @@ def test_levels_that_stay_are_measured_on_the_last_network():
         assert torch.equal(value, trainer.averaged.state_dict()[name])
     assert all(solved.bias <= stay.tau for solved in found.solved.values())
     assert {s.round for s in found.solved.values()} == {len(found.history)}
+
+
+@pytest.mark.parametrize("solved", ["stay", "leave"])
+def test_an_exploration_goes_down_a_few_levels_at_a_time(solved):
+    search = replace(SEARCH, solved=solved, ahead=2)
+    explorer, trainer = explorer_and_trainer(search=search)
+    seen = []
+    explorer.run(trainer, *VALID, on_round=lambda state: seen.append((explorer.active, state)))
+    levels = grid(search).sigma
+    assert seen[0][0].sigma == levels[-2:]  # nothing is solved yet
+    for (_, before), (active, after) in pairwise(seen):
+        lowest = min(map(levels.index, before.solved), default=len(levels))
+        assert levels.index(active.sigma[0]) >= lowest - 2
+        assert solved == "stay" or not set(active.sigma) & set(before.solved)
+        untrained = set(before.open) - set(active.sigma)
+        assert all(after.history[-1][s] == math.inf for s in untrained)
 
 
 def test_levels_leave_training_when_they_are_solved():

@@ -71,7 +71,7 @@ def trained(config: Config, label: str, seed: int, data: Unit) -> Unit:
         (data, search_unit(config, explored, seed, data)) if base.base == "adaptive" else (data,)
     )
     settings = {
-        "method": _told(replace(base, **_baseline(config, base))),
+        "method": _without(replace(base, **_baseline(config, base)), "lowest"),
         "network": plain(config.network),
         "train": _result(config.train),
     }
@@ -88,10 +88,11 @@ def trained(config: Config, label: str, seed: int, data: Unit) -> Unit:
 
 def search_unit(config: Config, base: Method, seed: int, data: Unit) -> Unit:
     """Exploration and ladder of a method."""
-    search = {k: v for k, v in plain(config.search).items() if k != "warm_start"}
+    search = _without(config.search, "ahead")
+    del search["warm_start"]  # which is the training's
     search["start"] = start_rule(config.search.start, base.prediction == "x0")
     settings = {
-        "method": _told(base),
+        "method": _without(base, "lowest"),
         "network": plain(config.network),
         "search": search,
         "train": _result(config.train),
@@ -131,9 +132,9 @@ def _baseline(config: Config, base: Method) -> dict[str, Any]:
     return {"levels": made.levels} if base.base not in ("unet", "adaptive") else {}
 
 
-def _told(method: Method) -> dict[str, Any]:
-    """A method's fields; without `lowest` where it has none, so that older runs keep their keys."""
-    return {k: v for k, v in plain(method).items() if k != "lowest" or v is not None}
+def _without(told: Any, name: str) -> dict[str, Any]:
+    """Plain fields, without one that is None: runs from before it existed keep their keys."""
+    return {k: v for k, v in plain(told).items() if k != name or v is not None}
 
 
 def _result(section: Any) -> dict[str, Any]:
