@@ -11,15 +11,22 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from results_tables import MINI, ROOT, error, rows_of
+from matplotlib.ticker import MaxNLocator
+from results_tables import FLOWS, MINI, ROOT, error, rows_of
 
 from biasbound.noise import Schedule
 from biasbound.report import figures_flow, figures_search
 from biasbound.report.study import Study, read_study
-from biasbound.report.style import PALETTE, WIDTH, curve, finish, look, name_ends
+from biasbound.report.style import MARKERS, PALETTE, WIDTH, curve, finish, name_ends
 from biasbound.rows import Row, read_rows, select
 
 STUDIES = MINI / "studies"
+FAMILIES = ("unet", "linear", "cosine", "sigmoid", "refiner", "adaptive")
+METHODS = [
+    "unet", "unet-residual", "unet-ut1", "linear", "cosine", "sigmoid", "refiner", "adaptive", "adaptive-v",
+    "adaptive-v-residual", "adaptive-v-focus", "adaptive-x0-residual-focus", "adaptive-proxy",
+    "adaptive-v-proxy", "adaptive-v-focus-proxy",
+]  # fmt: skip
 IMAGES = ROOT / "docs" / "img"
 TARGETS = (
     ("base", "adaptive", "ε, plain"),
@@ -45,15 +52,33 @@ def _of_seed(study: Study, seed: int = 0) -> Study:
     )
 
 
+def _marker(label: str) -> dict[str, object]:
+    """A colour a family, a shape within it; fine-tuned models are hollow."""
+    family = next(i for i, f in enumerate(FAMILIES) if label.startswith(f))
+    within = [m for m in METHODS if m.startswith(FAMILIES[family])]
+    shape = MARKERS[within.index(label.removesuffix("-proxy"))]
+    colour = PALETTE[(6, 0, 0, 0, 7, 1)[family]]
+    hollow = label.endswith("-proxy")
+    return {
+        "marker": MARKERS[family] if family in (1, 2, 3) else shape, "color": colour,
+        "markerfacecolor": "none" if hollow else colour, "markersize": 10 if hollow else 7,
+        "markeredgewidth": 1.6, "linestyle": "none", "label": label,
+    }  # fmt: skip
+
+
 def calls() -> Figure:
     """One-step error against network calls, every method and seed: KS and Kolmogorov flow."""
-    figure, *panels = _pair(3.9)
+    figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
+    panels = figure.subplots(1, 2)
+    shown: dict[str, object] = {}
     for axes, flow in zip(panels, ("ks", "kolmogorov"), strict=True):
         rows = rows_of(flow)
-        for i, label in enumerate(dict.fromkeys(row.method for row in rows)):
+        for label in sorted({row.method for row in rows}, key=METHODS.index):
             own = select(rows, method=label, metric="one_step_mse_norm")
-            shown = {**look(i), "linestyle": "none", "markersize": 7.0}
-            axes.plot([r.nfe for r in own], [r.value or np.nan for r in own], label=label, **shown)
+            (drawn,) = axes.plot(
+                [r.nfe for r in own], [r.value or np.nan for r in own], **_marker(label)
+            )  # type: ignore[arg-type]
+            shown.setdefault(label, drawn)
         title = {"ks": "Kuramoto–Sivashinsky", "kolmogorov": "Kolmogorov flow"}[flow]
         finish(
             axes,
@@ -61,9 +86,17 @@ def calls() -> Figure:
             y="one-step MSE (normalised)",
             title=title,
             log="xy",
-            legend=flow == "ks",
+            legend=False,
         )
-    panels[0].legend(fontsize=7, frameon=False, ncols=2)
+    ordered = sorted(shown, key=METHODS.index)
+    figure.legend(
+        [shown[m] for m in ordered],
+        ordered,
+        loc="outside lower center",
+        ncols=5,
+        fontsize=8,
+        frameon=False,
+    )  # type: ignore[call-overload]
     return figure
 
 
@@ -97,7 +130,7 @@ def contributions() -> Figure:
 
 
 def targets() -> Figure:
-    """Exploration curves and ladders for every parameterisation and target."""
+    """Exploration curves and ladders for every parameterisation and target; a bias excess below 1e-4 is drawn there."""
     figure = Figure(figsize=(WIDTH, 5.6), layout="constrained")
     panels = figure.subplots(2, 3, sharex=True, sharey=True).ravel()
     for axes, (place, label, name) in zip(panels, TARGETS, strict=True):
@@ -144,6 +177,7 @@ def tau() -> Figure:
     beside = left.twinx()
     curve(beside, values, largest, "largest REB", 1, markevery=1)
     finish(left, x="τ", y="network calls a step", legend=False)
+    left.yaxis.set_major_locator(MaxNLocator(integer=True))
     beside.set_ylabel("largest REB along the chain", color=PALETTE[1])
     curve(right, values, [error(r, "adaptive") for r in rows], "1 step", 2, markevery=1)
     curve(right, values, [error(r, "adaptive", 10) for r in rows], "10 steps", 3, markevery=1)
@@ -181,9 +215,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "targets": targets,
     "tau": tau,
     "ratios": ratios,
-    "fsd_ks": _fsd("ks"),
-    "fsd_kolmogorov": _fsd("kolmogorov"),
-    "fsd_transonic": _fsd("transonic"),
+    **{f"fsd_{flow}": _fsd(flow) for flow in FLOWS},
 }
 
 

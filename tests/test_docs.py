@@ -100,8 +100,8 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
     assert known["rollout"].states.shape == (8, 2, 2, 1, 64)
 
 
-def test_the_readmes_table_is_the_one_on_record():
-    text = (ROOT / "README.md").read_text()
+def test_the_demos_table_is_the_one_on_record():
+    text = (ROOT / "docs/studies.md").read_text()
     shown = re.search(r"<!-- demo table -->\n(.*?)<!-- end", text, re.DOTALL)[1]
     assert (
         shown.strip()
@@ -134,6 +134,7 @@ def test_every_decision_names_tests_that_exist():
         "docs/log.md",
         "docs/metrics.md",
         "docs/report.md",
+        "docs/results.md",
         "docs/studies.md",
     ],
 )
