@@ -9,7 +9,8 @@ half the budget of the record, 2,500 updates and 1,250 of search, and short roll
 - lr-…: the learning rate, 4e-3 in the record;
 - target-…: the parameterisations and targets that `base` does not have;
 - search-…: the updates of the search;
-- warm-1: the final training starts from the network that the search left.
+- warm-1: the final training starts from the network that the search left;
+- total-7500: the U-Net with as many updates as an adaptive method of the record has together with its search.
 
 All have the data of the record, which is copied from --like. A study that was cut off goes on; `benchmarks/keep_run.py`
 keeps the record of one.
@@ -29,6 +30,9 @@ from biasbound.rundir import open_run
 SHORT = [
     "--train.updates", "2500", "--search.updates", "1250", "--rollout.trajectories", "16",
     "--rollout.steps", "100", "--rollout.members", "1",
+]  # fmt: skip
+RECORD = [
+    "--train.updates", "7500", "--rollout.trajectories", "64", "--rollout.steps", "159",
 ]  # fmt: skip
 THREE = ["--methods", "unet,cosine,adaptive-v"]
 BASE = "unet,unet-residual,cosine,adaptive,adaptive-v,adaptive-v-residual"
@@ -52,6 +56,7 @@ STUDIES = {
         f"search-{n}": ["--methods", "adaptive-v", "--search.updates", f"{n}"]
         for n in (625, 2500)
     },
+    "total-7500": ["--methods", "unet,unet-residual", *RECORD],
     "warm-1": ["--methods", "adaptive-v", "--search.warm_start", "true"],
 }  # fmt: skip
 

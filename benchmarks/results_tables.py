@@ -170,6 +170,22 @@ def doubled() -> str:
 THREE = ("unet", "cosine", "adaptive-v")
 
 
+def totals() -> str:
+    """The U-Net with as many updates as an adaptive row has with its search, beside the best of those; seed 0."""
+    ours, theirs = select(rows_of("ks"), seed=0), rows_of("studies/total-7500")
+    labels = [(theirs, "unet"), (theirs, "unet-residual"), (ours, "adaptive-v-focus"), (ours, "adaptive-x0-residual-focus")]  # fmt: skip
+    lines = []
+    for rows, label in labels:
+        updates = select(rows, method=label)[0].updates
+        time = over_seeds(select(rows, method=label, metric="correlation_time"))
+        assert time is not None
+        errors = [power(error(rows, label, step, "mse")) for step in (1, 10)]
+        lines.append((title_of(label), f"{updates:,}", *errors, f"{time.mean:.1f}"))
+    return markdown(
+        ("Method", "Updates in all", "1-step MSE", "10-step MSE", "Correlation time"), lines
+    )
+
+
 def _table1(flow: str) -> str:
     return table1(rows_of(flow)).markdown()
 
@@ -178,6 +194,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **{flow: partial(_table1, flow) for flow in FLOWS},
     "ks-short": lambda: demo_table(rows_of("ks")).markdown(),
     "bars": bars,
+    "totals": totals,
     "ladders": ladders,
     "doubled": doubled,
     "tau": studied("tau", "τ", "1.04", ("adaptive",)),
