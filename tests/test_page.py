@@ -7,15 +7,13 @@ import warnings
 
 import numpy as np
 import pytest
-from report_study import METHODS, fabricate, put
+from report_study import EVIL, METHODS, fabricate, put
 
 from biasbound.bias import Estimate
 from biasbound.report.page import write_page
 from biasbound.report.study import read_study
 from biasbound.report.tables import table1
 from biasbound.search import ForcedTransition, greedy_schedule, start_level
-
-EVIL = "</script><script>alert(1)</script>"
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from report_study import fabricate
+from report_study import EVIL, fabricate
 
 from biasbound.report.page import page as page_text
 from biasbound.report.page.rollouts import (
@@ -20,7 +20,7 @@ from biasbound.report.study import read_study
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    return fabricate(tmp_path_factory.mktemp("page") / "run")
+    return fabricate(tmp_path_factory.mktemp("page") / "run", dataset=EVIL)
 
 
 class Handlers(HTMLParser):
