@@ -104,6 +104,21 @@ def bars() -> str:
     return markdown(("What", "Flow", "Figure", "Bar (paper)", "Reached"), lines)
 
 
+def _levels(schedule: Schedule) -> str:
+    return ", ".join(f"{s:.2g}" if s < 0.95 else f"{s:.4f}" for s in schedule.sigma)
+
+
+def found() -> str:
+    """Every searched schedule of the record."""
+    lines = []
+    for flow in FLOWS:
+        for path in sorted((MINI / flow).glob("02-search/*/seed-*/schedule.json")):
+            schedule, label, seed = Schedule.load(path), path.parts[-3], path.parts[-2][5:]
+            forced = len(schedule.meta["forced"])
+            lines.append((flow, title_of(label), seed, _levels(schedule), len(schedule), forced))
+    return markdown(("Flow", "Search", "Seed", "Levels", "NFE", "Forced"), lines)
+
+
 def ladders() -> str:
     """The searched schedule of every parameterisation and target, with its final error."""
     places = [MINI / "studies" / name for name in ("base", "target-eps", "target-x0")]
@@ -113,10 +128,11 @@ def ladders() -> str:
         for path in sorted(place.glob("02-search/*/seed-0/schedule.json")):
             schedule, label = Schedule.load(path), path.parts[-3]
             reb = [r.value for r in select(rows, method=label, seed=0, metric="reb")]
-            levels = ", ".join(f"{s:.3g}" if s < 0.95 else f"{s:.4f}" for s in schedule.sigma)
             one = error(select(rows, seed=0), label)
             worst = max((v for v in reb if v is not None), key=lambda v: abs(v - 1))
-            lines.append((title_of(label), levels, len(schedule), power(one), f"{worst:.3f}"))
+            lines.append(
+                (title_of(label), _levels(schedule), len(schedule), power(one), f"{worst:.3f}")
+            )
     return markdown(
         ("Method", "Levels", "NFE", "1-step MSE (normalised)", "REB farthest from 1"), lines
     )
@@ -234,6 +250,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "ks-short": lambda: demo_table(rows_of("ks")).markdown(),
     "bars": bars,
     "totals": totals,
+    "found": found,
     "ladders": ladders,
     "doubled": doubled,
     "tau": studied("tau", "τ", "1.04", ("adaptive",)),
