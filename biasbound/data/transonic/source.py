@@ -64,8 +64,8 @@ PRESETS = {
         {
             "train": (0.55, 0.6, 0.7, 0.8, 0.9),
             "valid": (0.58, 0.75),
-            "extrapolate": (0.51,),
-            "interpolate": (0.67,),
+            "extrapolate": (0.5, 0.51, 0.52),
+            "interpolate": (0.66, 0.67, 0.68),
             "long": (0.64,),
         },
         frames=400, warmup=30.0, cells=(128, 137),
