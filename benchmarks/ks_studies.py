@@ -8,8 +8,9 @@ half the budget of the record, 2,500 updates and 1,250 of search, and short roll
 - width-…: the width of the network, which is 32 in the record;
 - lr-…: the learning rate, 4e-3 in the record;
 - target-…: the parameterisations and targets that `base` does not have;
-- search-…: the updates of the search;
-- warm-1: the final training starts from the network that the search left;
+- ahead-24: the exploration trains all levels from its start, not the next four;
+- warm-0: the final training starts anew, not from the network that the search left;
+- search-…: the updates of the search, the final training anew, so that the ladder is all that a search leaves;
 - total-7500: the U-Net with as many updates as an adaptive method of the record has together with its search.
 
 All have the data of the record, which is copied from --like. A study that was cut off goes on; `benchmarks/keep_run.py`
@@ -35,7 +36,8 @@ RECORD = [
     "--train.updates", "7500", "--rollout.trajectories", "64", "--rollout.steps", "159",
 ]  # fmt: skip
 THREE = ["--methods", "unet,cosine,adaptive-v"]
-BASE = "unet,unet-residual,cosine,adaptive,adaptive-v,adaptive-v-residual"
+BASE = "unet,unet-residual,cosine,adaptive,adaptive-v,adaptive-v-residual,adaptive-v-focus"
+COLD = ["--methods", "adaptive-v", "--search.warm_start", "false"]
 
 
 def _tau(tau: float) -> list[str]:
@@ -52,12 +54,10 @@ STUDIES = {
     **{f"lr-{rate}": [*THREE, "--train.lr", f"{rate}"] for rate in (0.001, 0.002)},
     "target-eps": ["--methods", "adaptive-residual"],
     "target-x0": ["--methods", "adaptive-x0,adaptive-x0-residual"],
-    **{
-        f"search-{n}": ["--methods", "adaptive-v", "--search.updates", f"{n}"]
-        for n in (625, 2500)
-    },
+    "ahead-24": ["--methods", "adaptive-v", "--search.ahead", "24"],
+    "warm-0": COLD,
+    **{f"search-{n}": [*COLD, "--search.updates", f"{n}"] for n in (625, 2500)},
     "total-7500": ["--methods", "unet,unet-residual", *RECORD],
-    "warm-1": ["--methods", "adaptive-v", "--search.warm_start", "true"],
 }  # fmt: skip
 
 

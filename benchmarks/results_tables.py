@@ -120,13 +120,15 @@ def ladders() -> str:
     )
 
 
-def studied(prefix: str, head: str, base: str, labels: Sequence[str]) -> Callable[[], str]:
-    """One line for every study `prefix-…` and method; `base` is the value that the base of the studies has."""
+def studied(
+    prefix: str, head: str, base: str, labels: Sequence[str], place: str = "base"
+) -> Callable[[], str]:
+    """One line for every study `prefix-…` and method; `base` is the value that the study `place` has."""
 
     def table() -> str:
         folder = MINI / "studies"
         places = {p.name.removeprefix(f"{prefix}-"): p for p in folder.glob(f"{prefix}-*")}
-        places[base] = folder / "base"
+        places[base] = folder / place
         lines = [
             (value, *_line(places[value], label))
             for value in sorted(places, key=float)
@@ -199,7 +201,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "doubled": doubled,
     "tau": studied("tau", "τ", "1.04", ("adaptive",)),
     "lr": studied("lr", "Learning rate", "0.004", THREE),
-    "warm": studied("warm", "Warm start", "0", ("adaptive-v",)),
+    "width": studied("width", "Width", "32", THREE),
+    "ahead": studied("ahead", "Levels ahead", "4", ("adaptive-v",)),
+    "warm": studied("warm", "Warm start", "1", ("adaptive-v",)),
+    "search": studied("search", "Updates of the search", "1250", ("adaptive-v",), "warm-0"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return study(argv[0], argv[1:])
         args = _parser().parse_args(argv)
         args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `biasbound status RUN | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (ValueError, OSError, ArithmeticError, ImportError) as error:
         print(f"biasbound: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -391,3 +392,16 @@ def test_every_command_has_help_with_an_example(capsys):
         code, said, _ = called([verb, "--help"], capsys)
         assert code == 0
         assert f"example: biasbound {verb}" in " ".join(said.split())
+
+
+def test_a_reader_that_closes_the_pipe_gets_no_complaint(linear):
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "biasbound", "status", str(linear)],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")

@@ -3,7 +3,7 @@ import math
 
 import pytest
 import torch
-from toys import Filter, advected
+from toys import Filter, advected, seeded
 
 import biasbound
 from biasbound.denoise import EpsDenoiser, VDenoiser, X0Denoiser
@@ -15,10 +15,6 @@ from biasbound.sample import sample
 
 SCHEDULE = log_uniform(3, 0.1, 0.9)
 PLAIN = Normalisation((0.5,), (2.0,))
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def unet(noise, inputs=1):

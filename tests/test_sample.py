@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import dtypes, fields, ladders, seeds, shapes
+from toys import seeded
 
 from biasbound.denoise import NonFiniteError, VDenoiser
 from biasbound.noise import Schedule, alpha_bar, draw, log_snr, log_uniform, renoise
@@ -13,10 +14,6 @@ from biasbound.oracle import GaussianOracle
 from biasbound.sample import denoise_chain, proxy_estimate, sample
 
 TRANSITIONS = ["renoise", "ddpm", "ddim"]
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def squash(y_t, x, sigma):

@@ -4,6 +4,10 @@ import torch
 from torch import nn
 
 
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
 def advected(count, points=16, seed=0, frames=2, dtype=torch.float32):
     """Windows (B, W, 1, N): smooth random waves, each frame the one before moved by one point."""
     generator = torch.Generator().manual_seed(seed)
@@ -33,3 +37,8 @@ class Filter(nn.Module):
         return torch.einsum("bmc,mcij,bcj->bi", weights, self.mix[:, : fields.shape[1]], fields)[
             :, None
         ]
+
+
+def exact(y_t, x, sigma):
+    """A denoiser without error where y = x."""
+    return x.clone()
