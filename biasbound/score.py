@@ -21,7 +21,6 @@ from torch import Tensor
 
 from . import metrics
 from .data.formats import load
-from .data.source import Layout
 from .data.trajectories import Trajectories
 from .metrics import Array, Interval, Scale, bootstrap
 from .rows import Row
@@ -258,15 +257,6 @@ def _matched(path: Path, found: np.ndarray, actual: Trajectories, initial: bool)
     return found[:, :, 1:] if initial else found
 
 
-def _spacing(layout: Layout) -> tuple[float, ...]:
-    """Between grid points, along each axis."""
-    gaps = []
-    for (low, high), n, kind in zip(layout.domain, layout.grid, layout.boundary, strict=True):
-        from_end_to_end = layout.points == "ends" and kind != "periodic"
-        gaps.append((high - low) / max(n - from_end_to_end, 1))
-    return tuple(gaps)
-
-
 def score_file(
     prediction: str | os.PathLike[str],
     truth: str | os.PathLike[str],
@@ -297,7 +287,6 @@ def score_file(
     spread = (
         None if train is None else load(Path(train)).stride(time=time, space=space).statistics.std
     )
-    plane = len(layout.grid) == 2 and len(layout.channels) == 2
     return score(
         found,
         actual.read(0, found.shape[1], slice(1, found.shape[2] + 1)),
@@ -306,9 +295,9 @@ def score_file(
         method=method,
         seed=seed,
         spread=spread,
-        periodic=tuple(kind == "periodic" for kind in layout.boundary),
-        spacing=_spacing(layout),
-        correlate=correlate or ("vorticity" if plane else "field"),
+        periodic=layout.periodic,
+        spacing=layout.spacing,
+        correlate=correlate or layout.correlate,
         nfe=nfe,
         updates=updates,
         seconds=seconds,

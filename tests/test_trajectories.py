@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from biasbound.data.batches import Order, permutation
 from biasbound.data.formats import load, save
 from biasbound.data.joined import concatenate
+from biasbound.data.source import Layout
 from biasbound.data.statistics import Moments
 from biasbound.data.trajectories import Trajectories
+from biasbound.data.views import grid_points
 
 SHAPE = (5, 9, 3, 8, 6)
 
@@ -269,3 +271,15 @@ def test_windows_that_do_not_fit_are_refused():
             numbered().windows(steps, every)
     with pytest.raises(IndexError, match="numbered 0 … 39"):
         numbered().pairs()[40]
+
+
+@pytest.mark.parametrize("points", ["left", "centre", "ends"])
+def test_the_spacing_is_that_of_the_coordinates(points):
+    layout = Layout(
+        "waves", 1, 2, ("velocity_x", "velocity_y"), (5, 8), 1.0,
+        domain=((0.0, 2.0), (1.0, 4.0)), boundary=("wall", "periodic"), points=points,
+    )  # fmt: skip
+    for axis, h in zip(grid_points(layout), layout.spacing, strict=True):
+        assert np.diff(axis) == pytest.approx(np.full(len(axis) - 1, h))
+    assert layout.periodic == (False, True)
+    assert layout.correlate == "vorticity"

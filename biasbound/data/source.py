@@ -46,6 +46,25 @@ class Layout:
         """(S, K, C, *N)."""
         return (self.trajectories, self.frames, len(self.channels), *self.grid)
 
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """h between grid points, along each axis."""
+        gaps = []
+        for (low, high), n, kind in zip(self.domain, self.grid, self.boundary, strict=True):
+            from_end_to_end = self.points == "ends" and kind != "periodic"
+            gaps.append((high - low) / max(n - from_end_to_end, 1))
+        return tuple(gaps)
+
+    @property
+    def periodic(self) -> tuple[bool, ...]:
+        return tuple(kind == "periodic" for kind in self.boundary)
+
+    @property
+    def correlate(self) -> Literal["field", "vorticity"]:
+        """What a correlation time compares unless told: the vorticity of a velocity in the plane, else the field."""
+        plane = len(self.grid) == 2 and len(self.channels) == 2
+        return "vorticity" if plane else "field"
+
 
 @dataclass(frozen=True)
 class Block:

@@ -13,6 +13,7 @@ import torch
 
 from ..bias import BiasRow, bias_curve
 from ..config import Config, EvaluateConfig
+from ..data.source import Layout
 from ..data.trajectories import Trajectories
 from ..denoise import NetDenoiser
 from ..emulate import Emulator
@@ -61,12 +62,10 @@ def make_evaluate(
             method=label,
             seed=seed,
             spread=loaded.normalisation.std,
-            periodic=tuple(b == "periodic" for b in layout.boundary),
-            spacing=tuple(
-                (b - a) / n for (a, b), n in zip(layout.domain, layout.grid, strict=True)
-            ),
+            periodic=layout.periodic,
+            spacing=layout.spacing,
             steps=_steps(section, steps),
-            correlate=correlated(section, test),
+            correlate=correlated(section, layout),
             **cost,
         )
     rows += score_steps(
@@ -115,12 +114,9 @@ def _steps(section: EvaluateConfig, last: int) -> list[int]:
     return sorted({s for s in section.steps if s <= last} | {last, *between})
 
 
-def correlated(section: EvaluateConfig, test: Trajectories) -> str:
-    """What the correlation time correlates: vorticity of a two-channel velocity field, else the field."""
-    if section.correlate != "auto":
-        return section.correlate
-    velocity = len(test.layout.grid) == 2 and len(test.channels) == 2
-    return "vorticity" if velocity else "field"
+def correlated(section: EvaluateConfig, layout: Layout) -> str:
+    """What the correlation time correlates."""
+    return layout.correlate if section.correlate == "auto" else section.correlate
 
 
 def _biases(emulator: Emulator, material: Material, section: EvaluateConfig) -> list[BiasRow]:
