@@ -25,8 +25,13 @@ FAMILIES = ("unet", "linear", "cosine", "sigmoid", "refiner", "adaptive")
 METHODS = [
     "unet", "unet-residual", "unet-ut1", "linear", "cosine", "sigmoid", "refiner", "adaptive", "adaptive-v",
     "adaptive-v-residual", "adaptive-v-focus", "adaptive-x0-residual-focus", "adaptive-proxy",
-    "adaptive-v-proxy", "adaptive-v-focus-proxy",
+    "adaptive-v-focus-proxy", "adaptive-v-residual-proxy",
 ]  # fmt: skip
+TITLES = {
+    "ks": "Kuramoto–Sivashinsky",
+    "kolmogorov": "Kolmogorov flow",
+    "transonic": "transonic cylinder",
+}
 IMAGES = ROOT / "docs" / "img"
 TARGETS = (
     ("base", "adaptive", "ε, plain"),
@@ -67,11 +72,11 @@ def _marker(label: str) -> dict[str, object]:
 
 
 def calls() -> Figure:
-    """One-step error against network calls, every method and seed: KS and Kolmogorov flow."""
-    figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
-    panels = figure.subplots(1, 2)
+    """One-step error against network calls, every method and seed."""
+    figure = Figure(figsize=(WIDTH, 4.4), layout="constrained")
+    panels = figure.subplots(1, len(FLOWS))
     shown: dict[str, object] = {}
-    for axes, flow in zip(panels, ("ks", "kolmogorov"), strict=True):
+    for axes, flow in zip(panels, FLOWS, strict=True):
         rows = rows_of(flow)
         for label in sorted({row.method for row in rows}, key=METHODS.index):
             own = select(rows, method=label, metric="one_step_mse_norm")
@@ -79,12 +84,11 @@ def calls() -> Figure:
                 [r.nfe for r in own], [r.value or np.nan for r in own], **_marker(label)
             )  # type: ignore[arg-type]
             shown.setdefault(label, drawn)
-        title = {"ks": "Kuramoto–Sivashinsky", "kolmogorov": "Kolmogorov flow"}[flow]
         finish(
             axes,
             x="network calls a step",
-            y="one-step MSE (normalised)",
-            title=title,
+            y="one-step MSE (normalised)" if axes is panels[0] else "",
+            title=TITLES[flow],
             log="xy",
             legend=False,
         )
@@ -102,16 +106,24 @@ def calls() -> Figure:
 
 def updates() -> Figure:
     """Error on validation pairs against updates, all methods of the record."""
-    figure, *panels = _pair(4.2)
-    for axes, flow in zip(panels, ("ks", "kolmogorov"), strict=True):
+    figure = Figure(figsize=(WIDTH, 3.6 * len(FLOWS)), layout="constrained")
+    for axes, flow in zip(figure.subplots(len(FLOWS), 1), FLOWS, strict=True):
         study = read_study(MINI / flow)
-        for i, model in enumerate(study.first_seeds()):
+        for model in study.first_seeds():
             points = [
                 (r["update"], r["valid_mse_norm"]) for r in model.log if r.get("valid_mse_norm")
             ]
             if points and not model.label.endswith("-proxy"):
-                curve(axes, *zip(*points, strict=True), model.label, i)  # type: ignore[arg-type]
-        finish(axes, x="updates", y="one-step MSE, validation", title=flow, log="y", legend=False)
+                look = _marker(model.label) | {"linestyle": "-", "markersize": 5}
+                axes.plot(*zip(*points, strict=True), **look)  # type: ignore[arg-type]
+        finish(
+            axes,
+            x="updates",
+            y="one-step MSE, validation",
+            title=TITLES[flow],
+            log="y",
+            legend=False,
+        )
         name_ends(axes)
     return figure
 

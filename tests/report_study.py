@@ -16,6 +16,7 @@ from biasbound.search import greedy_schedule
 TAU = 1.05
 METHODS = {"unet": 0.9, "linear": 2.0, "adaptive": 0.5, "adaptive-v": 0.4}  # error at the end
 NFE = {"unet": 1, "linear": 12, "adaptive": 5, "adaptive-v": 4}
+EVIL = "</script><script>alert(1)</script>"  # a name that must stay text
 
 
 def oracle(scale):
