@@ -104,6 +104,21 @@ def bars() -> str:
     return markdown(("What", "Flow", "Figure", "Bar (paper)", "Reached"), lines)
 
 
+def _levels(schedule: Schedule) -> str:
+    return ", ".join(f"{s:.2g}" if s < 0.95 else f"{s:.4f}" for s in schedule.sigma)
+
+
+def found() -> str:
+    """Every searched schedule of the record."""
+    lines = []
+    for flow in FLOWS:
+        for path in sorted((MINI / flow).glob("02-search/*/seed-*/schedule.json")):
+            schedule, label, seed = Schedule.load(path), path.parts[-3], path.parts[-2][5:]
+            forced = len(schedule.meta["forced"])
+            lines.append((flow, title_of(label), seed, _levels(schedule), len(schedule), forced))
+    return markdown(("Flow", "Search", "Seed", "Levels", "NFE", "Forced"), lines)
+
+
 def ladders() -> str:
     """The searched schedule of every parameterisation and target, with its final error."""
     places = [MINI / "studies" / name for name in ("base", "target-eps", "target-x0")]
@@ -113,10 +128,11 @@ def ladders() -> str:
         for path in sorted(place.glob("02-search/*/seed-0/schedule.json")):
             schedule, label = Schedule.load(path), path.parts[-3]
             reb = [r.value for r in select(rows, method=label, seed=0, metric="reb")]
-            levels = ", ".join(f"{s:.3g}" if s < 0.95 else f"{s:.4f}" for s in schedule.sigma)
             one = error(select(rows, seed=0), label)
             worst = max((v for v in reb if v is not None), key=lambda v: abs(v - 1))
-            lines.append((title_of(label), levels, len(schedule), power(one), f"{worst:.3f}"))
+            lines.append(
+                (title_of(label), _levels(schedule), len(schedule), power(one), f"{worst:.3f}")
+            )
     return markdown(
         ("Method", "Levels", "NFE", "1-step MSE (normalised)", "REB farthest from 1"), lines
     )
@@ -145,7 +161,7 @@ def studied(
 def _line(place: Path, label: str) -> tuple[object, ...]:
     rows = select(read_rows(place / "results.jsonl"), method=label)
     lowest, forced = "–", "–"
-    file = place / "02-search" / label / "seed-0" / "schedule.json"
+    file = place / "02-search" / label.replace("-focus", "") / "seed-0" / "schedule.json"
     if file.exists():
         schedule = Schedule.load(file)
         lowest, forced = f"{schedule.sigma[0]:.3g}", str(len(schedule.meta["forced"]))
@@ -190,6 +206,41 @@ def totals() -> str:
     )
 
 
+def unrolled() -> str:
+    """Fine-tuning on Kolmogorov flow over one, two (the record) and three frames beyond the first."""
+    record = rows_of("kolmogorov")
+    places = [(u, rows_of(f"studies/kolmogorov-unroll-{u}")) for u in (1, 3)]
+    places.insert(1, (2, record))
+    label, last = "adaptive-v-residual", max(r.step or 0 for r in record if r.metric == "fsd")
+    tuned, lines = f"{label}-proxy", [("none", label, 0, record)]
+    for u, rows in places:
+        extra = select(rows, method=tuned)[0].updates - select(record, method=label)[0].updates
+        lines.append((str(u), tuned, extra, rows))
+    return markdown(
+        ("u", "Updates more", "1-step MSE", "10-step MSE", "FSD of the last frame"),
+        [
+            (u, f"{extra:,}", power(error(rows, m, 1, "mse")), power(error(rows, m, 10, "mse")), f"{error(rows, m, last, 'fsd'):.0f}")
+            for u, m, extra, rows in lines
+        ],
+    )  # fmt: skip
+
+
+def looser() -> str:
+    """Kolmogorov flow with the record's bound and a looser one, beside the U-Nets."""
+    record, loose = rows_of("kolmogorov"), MINI / "studies" / "kolmogorov-tau-1.10"
+    lines: list[Sequence[object]] = []
+    for tau, place in (("1.04", MINI / "kolmogorov"), ("1.10", loose)):
+        rows = read_rows(place / "results.jsonl")
+        for label, direct in (
+            ("adaptive-v-focus", "unet"),
+            ("adaptive-v-residual", "unet-residual"),
+        ):
+            shown = error(rows, label) / error(record, direct)
+            lines.append((tau, *_line(place, label), f"{shown:.2f}"))
+    columns = ("Method", "σ_0", "NFE", "Forced", "Largest REB", "1-step MSE", "10-step MSE")
+    return markdown(("τ", *columns, "1-step MSE over the U-Net's"), lines)
+
+
 def _table1(flow: str) -> str:
     return table1(rows_of(flow)).markdown()
 
@@ -199,6 +250,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "ks-short": lambda: demo_table(rows_of("ks")).markdown(),
     "bars": bars,
     "totals": totals,
+    "found": found,
     "ladders": ladders,
     "doubled": doubled,
     "tau": studied("tau", "τ", "1.04", ("adaptive",)),
@@ -206,6 +258,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "width": studied("width", "Width", "32", THREE),
     "ahead": studied("ahead", "Levels ahead", "4", ("adaptive-v",)),
     "warm": studied("warm", "Warm start", "1", ("adaptive-v",)),
+    "unrolled": unrolled,
+    "looser": looser,
     "search": studied("search", "Updates of the search", "1250", ("adaptive-v",), "warm-0"),
 }
 

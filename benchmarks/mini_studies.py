@@ -1,7 +1,7 @@
-"""The studies around the record on KS: python benchmarks/ks_studies.py [STUDY ...] [--like runs/ks-mini] [--out runs/studies]
+"""The studies around the record: python benchmarks/mini_studies.py [STUDY ...] [--like runs] [--out runs/studies]
 
-Each is `biasbound evaluate` with the preset ks-mini, seed 0 and a few options changed, into a folder of its own. All have
-half the budget of the record, 2,500 updates and 1,250 of search, and short rollouts:
+Each is `biasbound evaluate` with the preset ks-mini or kolmogorov-mini, seed 0 and a few options changed, into a folder of its own.
+Those on KS have half the budget of the record, 2,500 updates and 1,250 of search, and short rollouts:
 
 - base: nothing else changed; with the record, what twice the updates do;
 - tau-…: the bound τ on the biases, that of the exploration in proportion;
@@ -11,10 +11,15 @@ half the budget of the record, 2,500 updates and 1,250 of search, and short roll
 - ahead-24: the exploration trains all levels from its start, not the next four;
 - warm-0: the final training starts anew, not from the network that the search left;
 - search-…: the updates of the search, the final training anew, so that the ladder is all that a search leaves;
-- total-7500: the U-Net with as many updates as an adaptive method of the record has together with its search.
+- total-7500: the U-Net with as many updates as an adaptive method of the record has together with its search, at the record's length.
 
-All have the data of the record, which is copied from --like. A study that was cut off goes on; `benchmarks/keep_run.py`
-keeps the record of one.
+Those on Kolmogorov flow have the budget of its record:
+
+- kolmogorov-tau-1.10: a looser bound;
+- kolmogorov-unroll-…: fine-tuning over one and three frames beyond the first, two in the record.
+
+All have the data of the record, which is copied from runs/ks-mini and runs/kolmogorov-mini below --like. A study that was cut off goes on;
+`benchmarks/keep_run.py` keeps the record of one.
 """
 
 from __future__ import annotations
@@ -47,7 +52,7 @@ def _tau(tau: float) -> list[str]:
     ]  # fmt: skip
 
 
-STUDIES = {
+KS = {
     "base": ["--methods", BASE, "--evaluate.gradients", "64"],
     **{f"tau-{tau:.2f}": _tau(tau) for tau in (1.01, 1.03, 1.05, 1.10, 1.20)},
     **{f"width-{w}": [*THREE, "--network.width", f"{w}"] for w in (16, 48)},
@@ -59,25 +64,42 @@ STUDIES = {
     **{f"search-{n}": [*COLD, "--search.updates", f"{n}"] for n in (625, 2500)},
     "total-7500": ["--methods", "unet,unet-residual", *RECORD],
 }  # fmt: skip
+FINETUNED = [
+    "--methods",
+    "adaptive-v-residual,adaptive-v-residual-proxy",
+    "--finetune.updates",
+    "null",
+]  # a fifth
+KOLMOGOROV = {
+    "kolmogorov-tau-1.10": [
+        "--methods", "adaptive-v-focus,adaptive-v-residual", "--search.tau", "1.1", "--search.tau_explore", "1.08",
+    ],
+    "kolmogorov-unroll-1": [*FINETUNED, "--finetune.unroll", "1", "--finetune.lr", "0.001"],
+    "kolmogorov-unroll-3": [*FINETUNED, "--finetune.unroll", "3", "--finetune.lr", "0.002"],
+}  # fmt: skip
+ALL = {
+    **{name: ("ks-mini", [*SHORT, *options]) for name, options in KS.items()},
+    **{name: ("kolmogorov-mini", options) for name, options in KOLMOGOROV.items()},
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("studies", nargs="*", metavar="STUDY", help=", ".join(STUDIES))
-    parser.add_argument("--like", type=Path, default=Path("runs/ks-mini"))
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=", ".join(ALL))
+    parser.add_argument("--like", type=Path, default=Path("runs"))
     parser.add_argument("--out", type=Path, default=Path("runs/studies"))
     given = parser.parse_args()
-    if unknown := set(given.studies) - set(STUDIES):
-        parser.error(f"there is no study {unknown.pop()}; there are {', '.join(STUDIES)}")
-    for name in given.studies or STUDIES:
-        folder = given.out / name
-        options = ["--preset", "ks-mini", "--seeds", "0", *SHORT, *STUDIES[name], "--jobs", "1"]
+    if unknown := set(given.studies) - set(ALL):
+        parser.error(f"there is no study {unknown.pop()}; there are {', '.join(ALL)}")
+    for name in given.studies or ALL:
+        folder, (preset, changed) = given.out / name, ALL[name]
+        options = ["--preset", preset, "--seeds", "0", *changed, "--jobs", "1"]
         if not (folder / "01-data" / "stage.json").exists():
             shutil.rmtree(folder, ignore_errors=True)
             open_run(folder, wish_of("evaluate", [str(folder), *options]).config)
-            shutil.copytree(given.like / "01-data", folder / "copied")
+            shutil.copytree(given.like / preset / "01-data", folder / "copied")
             (folder / "copied").rename(folder / "01-data")
         if code := biasbound(["evaluate", str(folder), *options]):
             sys.exit(code)
