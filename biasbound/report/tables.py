@@ -53,7 +53,10 @@ def _base(label: str) -> str | None:
 
 
 def title_of(label: str) -> str:
-    """A method's name in the paper's words: `unet-ut1`, two frames in the loss, is "U-Net UT, U=2"; an unknown label is itself."""
+    """A method's name in the paper's words: `unet-ut1`, two frames in the loss, is "U-Net UT, U=2"; an unknown label is itself.
+
+    A fine-tuned model does not name its U, which is a setting of the run (`finetune.unroll`) and not of the label.
+    """
     base = _base(label)
     parts = [] if base is None else [p for p in label.removeprefix(base).split("-") if p]
     words, how = [], "" if base in ("refiner", "adaptive") else " TF"
@@ -62,7 +65,7 @@ def title_of(label: str) -> str:
         if unrolled and base == "unet":
             how = f" {unrolled[1].upper()}, U={int(unrolled[2]) + 1}"
         elif part == "proxy":
-            how = " + Proxy UT, U=1"
+            how = " + Proxy UT"
         elif part in OPTIONS:
             words.append(OPTIONS[part])
         else:
