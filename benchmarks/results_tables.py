@@ -23,6 +23,15 @@ FIXED = ("linear", "cosine", "sigmoid")
 PLAIN = ("adaptive", "adaptive-v", "adaptive-v-focus")
 RESIDUAL = ("adaptive-v-residual", "adaptive-x0-residual-focus")
 ADAPTIVE = (*PLAIN, *RESIDUAL)
+COLUMNS = (
+    "Method",
+    "σ_0",
+    "NFE",
+    "Forced",
+    "Largest REB",
+    "1-step MSE (normalised)",
+    "10-step MSE (normalised)",
+)
 BREAK = 10  # a rollout breaks if its last frames are so many times farther from the truth's than the best method's
 MARK = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -152,8 +161,7 @@ def studied(
             for value in sorted(places, key=float)
             for label in labels
         ]
-        columns = ("Method", "σ_0", "NFE", "Forced", "Largest REB", "1-step MSE", "10-step MSE")
-        return markdown((head, *columns), lines)
+        return markdown((head, *COLUMNS), lines)
 
     return table
 
@@ -237,8 +245,7 @@ def looser() -> str:
         ):
             shown = error(rows, label) / error(record, direct)
             lines.append((tau, *_line(place, label), f"{shown:.2f}"))
-    columns = ("Method", "σ_0", "NFE", "Forced", "Largest REB", "1-step MSE", "10-step MSE")
-    return markdown(("τ", *columns, "1-step MSE over the U-Net's"), lines)
+    return markdown(("τ", *COLUMNS, "1-step MSE over the U-Net's"), lines)
 
 
 def _table1(flow: str) -> str:
