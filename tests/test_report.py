@@ -17,7 +17,7 @@ from biasbound.report.figures import FIGURES, save_figures
 from biasbound.report.page.payload import payload
 from biasbound.report.staircase import staircase, tau_edges
 from biasbound.report.study import read_study
-from biasbound.report.style import Absent
+from biasbound.report.style import Absent, look
 from biasbound.report.write import write_report
 
 
@@ -367,3 +367,8 @@ def test_every_figure_has_its_paragraph():
     assert set(re.findall(r"^`biasbound report RUN --figure (\w+)`: ", text, re.MULTILINE)) == set(
         FIGURES
     )
+
+
+def test_no_two_of_many_lines_look_alike():
+    looks = [look(i) for i in range(64)]
+    assert len({(kind["color"], kind["marker"]) for kind in looks}) == 64

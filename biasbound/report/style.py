@@ -29,7 +29,8 @@ def look(index: int) -> dict[str, Any]:
     return {
         "color": PALETTE[index % len(PALETTE)],
         "linestyle": DASHES[index % len(DASHES)],
-        "marker": MARKERS[index % len(MARKERS)],
+        # A second round of colours has other markers, so that no two of the first 64 lines look alike.
+        "marker": MARKERS[(index + 3 * (index // len(PALETTE))) % len(MARKERS)],
         **LOOK,
     }
 
