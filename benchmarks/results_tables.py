@@ -110,6 +110,11 @@ def bars() -> str:
             after, before = (error(rows, m, last, "fsd") for m in (tuned, label))
             if before >= BREAK * nearest:
                 line(f"FSD of the last frame, {tuned} over {label}", flow, after / before, 0.1)
+    halved, full, warm = (rows_of(f"studies/{name}") for name in ("warm-0", "search-2500", "base"))
+    for how, rows in (("anew", halved), ("from the search's network", warm)):
+        loss = error(rows, "adaptive-v") / error(full, "adaptive-v")
+        what = f"1-step MSE, training {how} after a search of half its updates, over anew after one of as many"
+        line(what, "ks", loss, 1.0)
     return markdown(("What", "Flow", "Figure", "Bar (paper)", "Reached"), lines)
 
 
