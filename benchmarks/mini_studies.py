@@ -56,7 +56,7 @@ KS = {
     "base": ["--methods", BASE, "--evaluate.gradients", "64"],
     **{f"tau-{tau:.2f}": _tau(tau) for tau in (1.01, 1.03, 1.05, 1.10, 1.20)},
     **{f"width-{w}": [*THREE, "--network.width", f"{w}"] for w in (16, 48)},
-    **{f"lr-{rate}": [*THREE, "--train.lr", f"{rate}"] for rate in (0.001, 0.002)},
+    **{f"lr-{rate}": [*THREE, "--train.lr", f"{rate}"] for rate in (0.001,)},
     "target-eps": ["--methods", "adaptive-residual"],
     "target-x0": ["--methods", "adaptive-x0,adaptive-x0-residual"],
     "ahead-24": ["--methods", "adaptive-v", "--search.ahead", "24"],
