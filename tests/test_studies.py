@@ -30,6 +30,11 @@ def units_and_rows(folder):
     return rows, {p.relative_to(folder) for p in folder.rglob("*") if p.is_file()}
 
 
+def _interruptible():
+    """What a shell starts in the background ignores interrupts, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(("how", "jobs"), [(signal.SIGKILL, 2), (signal.SIGINT, 1)])
 def test_a_stopped_study_goes_on_and_ends_like_an_unbroken_one(tmp_path, how, jobs):
     command = [sys.executable, "-m", "biasbound", "evaluate", "run", "--preset", "ks-smoke", *TINY]
@@ -37,7 +42,12 @@ def test_a_stopped_study_goes_on_and_ends_like_an_unbroken_one(tmp_path, how, jo
     for name in ("broken", "whole"):
         (tmp_path / name).mkdir()
     first = subprocess.Popen(
-        command, cwd=tmp_path / "broken", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=tmp_path / "broken",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_interruptible,  # noqa: PLW1509 - it takes no lock
     )
     mark = tmp_path / "broken/run/02-search/adaptive/seed-0/log.jsonl"
     deadline = time.monotonic() + 120
