@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from biasbound.methods import method
 from biasbound.noise import Schedule
 from biasbound.report.tables import demo_table, table1, title_of
 from biasbound.rows import Row, over_seeds, read_rows, select
 
 ROOT = Path(__file__).resolve().parents[1]
 MINI = ROOT / "results" / "mini"
-FLOWS = tuple(f for f in ("ks", "kolmogorov", "transonic") if (MINI / f).exists())
+FLOWS = ("ks", "kolmogorov", "transonic")
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 FIXED = ("linear", "cosine", "sigmoid")
 PLAIN = ("adaptive", "adaptive-v", "adaptive-v-focus")
@@ -174,7 +175,7 @@ def studied(
 def _line(place: Path, label: str) -> tuple[object, ...]:
     rows = select(read_rows(place / "results.jsonl"), method=label)
     lowest, forced = "–", "–"
-    file = place / "02-search" / label.replace("-focus", "") / "seed-0" / "schedule.json"
+    file = place / "02-search" / method(label).explored().label / "seed-0" / "schedule.json"
     if file.exists():
         schedule = Schedule.load(file)
         lowest, forced = f"{schedule.sigma[0]:.3g}", str(len(schedule.meta["forced"]))

@@ -58,11 +58,13 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input ends with one sentence on stderr and exit code 2."""
     argv = sys.argv[1:] if argv is None else list(argv)
+    code = 0
     try:
         if argv and argv[0] in STUDY_COMMANDS:
-            return study(argv[0], argv[1:])
-        args = _parser().parse_args(argv)
-        args.run(args)
+            code = study(argv[0], argv[1:])
+        else:
+            args = _parser().parse_args(argv)
+            args.run(args)
         sys.stdout.flush()
     except BrokenPipeError:  # `biasbound status RUN | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -73,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("biasbound: interrupted; the same command goes on from here", file=sys.stderr)
         return 130
-    return 0
+    return code
 
 
 if __name__ == "__main__":

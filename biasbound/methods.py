@@ -67,6 +67,11 @@ class Method:
         """The same model with Proxy Unrolled Training."""
         return replace(self, label=f"{self.label}-proxy", proxy=True, unroll=unroll)
 
+    def explored(self) -> Method:
+        """The method whose exploration gives this one's ladder: there is no lowest level to focus on before it ends."""
+        parts = self.label.split("-")
+        return method("-".join(part for part in parts if part not in ("focus", "proxy")))
+
     def model(self, network: UNetConfig, scale: float) -> Model:
         """A fresh model over `network`, a denoiser's; `scale` is the spread of y − x."""
         channels, residual = network.out_channels, scale if self.residual else None

@@ -66,10 +66,9 @@ def unit_of(config: Config, label: str, seed: int, data: Unit) -> Unit:
 def trained(config: Config, label: str, seed: int, data: Unit) -> Unit:
     """The unit that makes a method's emulator."""
     chosen, base = method(label), base_of(label)
-    explored = method(base.label.replace("-focus", ""))  # an exploration has no level to focus on
-    inputs = (
-        (data, search_unit(config, explored, seed, data)) if base.base == "adaptive" else (data,)
-    )
+    inputs: tuple[Unit, ...] = (data,)
+    if base.base == "adaptive":
+        inputs = (data, search_unit(config, base.explored(), seed, data))
     settings = {
         "method": _without(replace(base, **_baseline(config, base)), "lowest"),
         "network": plain(config.network),
