@@ -2,6 +2,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+from biasbound.cli import main
+from runs import TINY
+
 # Random examples, but the same ones on every run: a red test must be red again.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("repeatable")
@@ -13,7 +16,22 @@ def rng():
     return torch.Generator().manual_seed(0)
 
 
-LONG = ("test_studies.py", "test_pipeline.py", "test_docs.py", "test_fit.py", "test_page.py")
+@pytest.fixture(scope="module")
+def linear(tmp_path_factory):
+    """A run with one diffusion emulator and one direct one."""
+    folder = tmp_path_factory.mktemp("commands") / "run"
+    assert main(["train", str(folder), "--method", "linear,unet", *TINY]) == 0
+    return folder
+
+
+LONG = (
+    "test_studies.py",
+    "test_pipeline.py",
+    "test_docs.py",
+    "test_fit.py",
+    "test_fit_killed.py",
+    "test_page.py",
+)
 
 
 def pytest_collection_modifyitems(items):
