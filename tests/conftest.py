@@ -1,8 +1,14 @@
+import shutil
+
 import pytest
 import torch
+from browsing import Watched
 from hypothesis import settings
+from report_study import fabricate
 
 from biasbound.cli import main
+from biasbound.report.page import write_page
+from biasbound.report.study import read_study
 from runs import TINY
 
 # Random examples, but the same ones on every run: a red test must be red again.
@@ -24,6 +30,57 @@ def linear(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run folder with analytic content."""
+    return fabricate(tmp_path_factory.mktemp("report") / "run")
+
+
+@pytest.fixture(scope="module")
+def flow(tmp_path_factory):
+    """The same in two dimensions."""
+    return fabricate(
+        tmp_path_factory.mktemp("report") / "flow", rank=2, points=16, frames=9, methods=["unet"]
+    )
+
+
+@pytest.fixture
+def copy(run, tmp_path):
+    return shutil.copytree(run, tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def file(run):
+    return write_page(read_study(run), run / "index.html")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.fail(
+            "no Chromium was found to open the page with; install it: apt-get install chromium"
+        )
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def opened(browser, file):
+    watched = Watched(browser, file, viewport={"width": 1280, "height": 900})
+    yield watched
+    watched.context.close()
+
+
+@pytest.fixture
+def tab(opened):
+    return opened.tab
+
+
 LONG = (
     "test_studies.py",
     "test_pipeline.py",
@@ -31,6 +88,7 @@ LONG = (
     "test_fit.py",
     "test_fit_killed.py",
     "test_page.py",
+    "test_page_ladder.py",
 )
 
 
