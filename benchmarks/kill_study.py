@@ -26,8 +26,17 @@ def weights(run: Path) -> dict[str, bytes]:
     return {str(p.relative_to(run)): p.read_bytes() for p in found}
 
 
+def files(run: Path) -> set[Path]:
+    return {p.relative_to(run) for p in run.rglob("*") if p.is_file()}
+
+
 def done(run: Path) -> dict[str, int]:
     return {str(p.relative_to(run)): p.stat().st_mtime_ns for p in run.rglob("stage.json")}
+
+
+def interruptible() -> None:
+    """What a shell starts in the background ignores interrupts, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def main() -> None:
@@ -42,16 +51,8 @@ def main() -> None:
     random.seed(given.seed)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        command = [
-            sys.executable,
-            "-m",
-            "biasbound",
-            "run",
-            "--preset",
-            given.preset,
-            "--jobs",
-            given.jobs,
-        ]
+        command = [sys.executable, "-m", "biasbound", "run", "--preset", given.preset]
+        command += ["--jobs", given.jobs]
         started = time.perf_counter()
         subprocess.run([*command, str(home / "whole")], check=True, capture_output=True)
         whole = time.perf_counter() - started
@@ -60,7 +61,10 @@ def main() -> None:
         for stop in range(given.stops):
             how = (signal.SIGKILL, signal.SIGINT)[stop % 2]
             process = subprocess.Popen(
-                [*command, str(run)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                [*command, str(run)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                preexec_fn=interruptible,  # noqa: PLW1509 - it takes no lock
             )
             wait = random.uniform(0, 2 * whole / given.stops) + 4  # imports take the first seconds
             try:
@@ -78,13 +82,7 @@ def main() -> None:
         subprocess.run([*command, str(run)], check=True, capture_output=True)
         now = done(run)
         again += sum(now.get(name) != mark for name, mark in kept.items())
-        names = {
-            p.relative_to(home / n)
-            for n in ("whole",)
-            for p in (home / n).rglob("*")
-            if p.is_file()
-        }
-        same_files = names == {p.relative_to(run) for p in run.rglob("*") if p.is_file()}
+        same_files = files(home / "whole") == files(run)
         same_rows, same_weights = (
             rows(run) == rows(home / "whole"),
             weights(run) == weights(home / "whole"),

@@ -1,6 +1,6 @@
 """The studies around the record: python benchmarks/mini_studies.py [STUDY ...] [--like runs] [--out runs/studies]
 
-Each is `biasbound evaluate` with the preset ks-mini or kolmogorov-mini, seed 0 and a few options changed, into a folder of its own.
+Each is `biasbound evaluate` with the preset ks-mini or kolmogorov-mini, seed 0 unless said and a few options changed, into a folder of its own.
 Those on KS have half the budget of the record, 2,500 updates and 1,250 of search, and short rollouts:
 
 - base: nothing else changed; with the record, what twice the updates do;
@@ -15,8 +15,9 @@ Those on KS have half the budget of the record, 2,500 updates and 1,250 of searc
 
 Those on Kolmogorov flow have the budget of its record:
 
-- kolmogorov-tau-1.10: a looser bound;
-- kolmogorov-unroll-…: fine-tuning over one and three frames beyond the first, two in the record.
+- kolmogorov-cold: the exploration trains all levels from its start, and the final training starts anew;
+- kolmogorov-tau-1.10: a looser bound, three seeds;
+- kolmogorov-unroll-…: fine-tuning over one and three frames beyond the first, two in the record, with a fifth of the training's updates.
 
 All have the data of the record, which is copied from runs/ks-mini and runs/kolmogorov-mini below --like. A study that was cut off goes on;
 `benchmarks/keep_run.py` keeps the record of one.
@@ -56,7 +57,7 @@ KS = {
     "base": ["--methods", BASE, "--evaluate.gradients", "64"],
     **{f"tau-{tau:.2f}": _tau(tau) for tau in (1.01, 1.03, 1.05, 1.10, 1.20)},
     **{f"width-{w}": [*THREE, "--network.width", f"{w}"] for w in (16, 48)},
-    **{f"lr-{rate}": [*THREE, "--train.lr", f"{rate}"] for rate in (0.001,)},
+    "lr-0.001": [*THREE, "--train.lr", "0.001"],
     "target-eps": ["--methods", "adaptive-residual"],
     "target-x0": ["--methods", "adaptive-x0,adaptive-x0-residual"],
     "ahead-24": ["--methods", "adaptive-v", "--search.ahead", "24"],
@@ -64,18 +65,23 @@ KS = {
     **{f"search-{n}": [*COLD, "--search.updates", f"{n}"] for n in (625, 2500)},
     "total-7500": ["--methods", "unet,unet-residual", *RECORD],
 }  # fmt: skip
-FINETUNED = [
+TUNED = [
     "--methods",
     "adaptive-v-residual,adaptive-v-residual-proxy",
     "--finetune.updates",
     "null",
-]  # a fifth
+]
 KOLMOGOROV = {
-    "kolmogorov-tau-1.10": [
-        "--methods", "adaptive-v-focus,adaptive-v-residual", "--search.tau", "1.1", "--search.tau_explore", "1.08",
+    "kolmogorov-cold": [
+        "--methods", "adaptive-v,adaptive-v-residual", "--search.ahead", "null", "--search.rounds", "10",
+        "--search.warm_start", "false",
     ],
-    "kolmogorov-unroll-1": [*FINETUNED, "--finetune.unroll", "1", "--finetune.lr", "0.001"],
-    "kolmogorov-unroll-3": [*FINETUNED, "--finetune.unroll", "3", "--finetune.lr", "0.002"],
+    "kolmogorov-tau-1.10": [
+        "--methods", "unet,unet-residual,adaptive-v-focus,adaptive-v-residual", "--seeds", "0,1,2",
+        "--search.tau", "1.1", "--search.tau_explore", "1.08",
+    ],
+    "kolmogorov-unroll-1": [*TUNED, "--finetune.unroll", "1", "--finetune.lr", "0.001"],
+    "kolmogorov-unroll-3": [*TUNED, "--finetune.unroll", "3", "--finetune.lr", "0.002"],
 }  # fmt: skip
 ALL = {
     **{name: ("ks-mini", [*SHORT, *options]) for name, options in KS.items()},

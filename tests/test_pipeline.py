@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import biasbound
+from biasbound.checkpoint import load_tensors
 from biasbound.cli import main
 from biasbound.config import presets, read_config
 from biasbound.methods import method
@@ -283,3 +284,21 @@ def test_a_record_is_scored_again_from_its_emulators(study, tmp_path, capsys, mo
     assert "there is no option --jbos" in capsys.readouterr().err
     (kept / "04-finetune/adaptive-proxy/seed-0/emulator/model.safetensors").unlink()
     assert main(["evaluate", str(kept)]) == 2
+
+
+def test_a_warm_start_goes_on_from_the_network_of_the_search(tmp_path):
+    rate = 0.01  # Adam moves no weight by more than this in its first update
+    near = {}
+    for warm in ("true", "false"):
+        run = tmp_path / warm
+        options = ["--preset", "ks-smoke", "--jobs", "1", "--method", "adaptive-v"]
+        options += ["--search.updates", "40", "--search.warm_start", warm]
+        options += ["--train.updates", "1", "--train.evaluations", "1", "--train.lr", str(rate)]
+        assert main(["train", str(run), *options]) == 0
+        emulator = biasbound.load(run / "03-train/adaptive-v/seed-0/emulator")
+        start = load_tensors(run / "02-search/adaptive-v/seed-0/start.safetensors")[0]
+        trained = emulator.model.state_dict()
+        assert trained.keys() == start.keys()
+        near[warm] = max(float((trained[k] - start[k]).abs().max()) for k in start)
+    assert near["true"] <= 1.01 * rate
+    assert near["false"] > 3 * rate

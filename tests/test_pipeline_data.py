@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import biasbound
-from biasbound.checkpoint import load_tensors
 from biasbound.cli import main
 from biasbound.config import presets, read_config
 from biasbound.data.formats import save
@@ -100,30 +99,3 @@ def test_a_dry_run_writes_nothing_and_names_every_unit(tmp_path, capsys, monkeyp
         assert unit.name in said
     assert "FLOP" in said
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_warm_start_goes_on_from_the_network_of_the_search(tmp_path):
-    rate = 0.01  # Adam moves no weight by more than this in its first update
-    near = {}
-    for warm in ("true", "false"):
-        run = tmp_path / warm
-        options = [
-            "--preset",
-            "ks-smoke",
-            "--jobs",
-            "1",
-            "--method",
-            "adaptive-v",
-            "--train.lr",
-            str(rate),
-        ]
-        options += ["--search.updates", "40", "--search.warm_start", warm]
-        options += ["--train.updates", "1", "--train.evaluations", "1"]
-        assert main(["train", str(run), *options]) == 0
-        emulator = biasbound.load(run / "03-train/adaptive-v/seed-0/emulator")
-        start = load_tensors(run / "02-search/adaptive-v/seed-0/start.safetensors")[0]
-        trained = emulator.model.state_dict()
-        assert trained.keys() == start.keys()
-        near[warm] = max(float((trained[k] - start[k]).abs().max()) for k in start)
-    assert near["true"] <= 1.01 * rate
-    assert near["false"] > 3 * rate
