@@ -282,8 +282,12 @@ def test_a_record_is_scored_again_from_its_emulators(study, tmp_path, capsys, mo
     with pytest.raises(SystemExit, match="2"):
         main(["evaluate", str(kept), "--jbos", "2"])
     assert "there is no option --jbos" in capsys.readouterr().err
-    (kept / "04-finetune/adaptive-proxy/seed-0/emulator/model.safetensors").unlink()
+    weights = kept / "04-finetune/adaptive-proxy/seed-0/emulator/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:500])
     assert main(["evaluate", str(kept)]) == 2
+    said = capsys.readouterr()
+    assert str(weights) in said.err
+    assert "\nscored" not in said.out  # it is found before anything is scored
 
 
 def test_a_warm_start_goes_on_from_the_network_of_the_search(tmp_path):

@@ -42,11 +42,11 @@ def rescore(
     config = read_config(folder / "config.yaml")
     config = replace(config, evaluate=replace(config.evaluate, gradients=0))
     recorded = read_rows(folder / "results.jsonl")
+    todo = list(dict.fromkeys((row.method, row.seed) for row in recorded))
+    emulators = [_emulator(folder, *unit) for unit in todo]
     data = work / "01-data"
     data.mkdir(parents=True, exist_ok=True)
     write_text(data / "splits.json", json.dumps({"test": test_entry(config.data, data, jobs)}))
-    todo = list(dict.fromkeys((row.method, row.seed) for row in recorded))
-    emulators = [_emulator(folder, *unit) for unit in todo]
     found: list[Row] = []
     with workers(jobs) as pool:
         scored = [
@@ -68,12 +68,14 @@ def rescore(
 
 
 def _emulator(folder: Path, label: str, seed: int) -> Path:
+    """Where a row's emulator is; a missing or damaged one is refused before hours go into the others."""
     stage = "04-finetune" if label.endswith("-proxy") else "03-train"
     emulator = folder / stage / label / f"seed-{seed}" / "emulator"
     if not emulator.is_dir():
         raise ValueError(
             f"{folder} has rows of {label}, seed {seed}, but no emulator in {emulator}"
         )
+    load(emulator)
     return emulator
 
 
