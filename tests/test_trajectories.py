@@ -184,8 +184,10 @@ def test_statistics_refuse_what_is_not_finite():
     fields[3, 4, 1, 0, 0] = np.inf
     t = Trajectories.from_array(fields, dt=1.0, name="bad.npy")
     sentence = r"bad.npy: found inf in trajectory 3, frame 4, channel u1; expected finite values"
-    with pytest.raises(ValueError, match=sentence):
-        _ = t.statistics
+    views = t, t.select([0, 3]), t.stride(time=2), t.select(slice(None, None, -1))
+    for view in views:  # the place is that in the file, whatever part of it is looked at
+        with pytest.raises(ValueError, match=sentence):
+            _ = view.statistics
 
 
 def test_splits_are_disjoint_and_follow_the_cumulated_fractions():
@@ -198,6 +200,8 @@ def test_splits_are_disjoint_and_follow_the_cumulated_fractions():
         assert (kept == np.arange(1024)).all() == (seed is None)
     with pytest.raises(ValueError, match="sum to at most 1"):
         t.split(train=0.8, test=0.4)
+    with pytest.raises(ValueError, match="4 trajectories leave none for the part 'valid'"):
+        t.select(slice(4)).split(train=0.8, valid=0.1, test=0.1)
 
 
 def test_order_visits_every_item_once_an_epoch():

@@ -65,6 +65,7 @@ def status(path: Path) -> None:
 
 def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     """Score the kept emulators of a record on test data made anew; 0 if their intervals hold the new values."""
+    from ..pipeline.execute import Manner
     from ..pipeline.rescore import rescore
     from ..report.tables import table1
 
@@ -75,7 +76,7 @@ def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     parser.add_argument(
         "--jobs", type=int, default=cores(), help="emulators scored side by side (default: cores)"
     )
-    jobs = max(1, parser.parse_args(list(argv)).jobs)
+    jobs = Manner(parser.parse_args(list(argv)).jobs).jobs
     work = Path("runs") / f"rescored-{folder.name}"
     shutil.rmtree(work, ignore_errors=True)  # data of an earlier call may be of another record
     print(f"{folder}: a record; its test data are made again in {work}", flush=True)

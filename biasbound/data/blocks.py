@@ -26,7 +26,7 @@ def make(job: Job) -> int:
         fields = block.fields.astype(dtype, copy=False)
     if fields.shape != (stop - start, *layout.shape[1:]):
         raise ValueError(f"{layout.name}: block {start}:{stop} has shape {fields.shape}")
-    require_finite(fields, layout.channels, start, 0, layout.name)
+    require_finite(fields, layout.channels, range(start, stop), range(layout.frames), layout.name)
     arrays = {"fields": fields}
     for kind in ("parameters", "series", "static"):
         arrays |= {f"{kind}.{name}": value for name, value in getattr(block, kind).items()}

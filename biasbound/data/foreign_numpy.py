@@ -83,7 +83,7 @@ def read(path: Path, dt: float | None = None, space: int | None = None) -> Traje
     step = told.get("dt") if dt is None else dt
     if step is None:
         raise ValueError(
-            f'{path}: found no time step; give --dt or put {{"dt": …}} into {beside.name} beside it'
+            f'{path}: found no time step; put {{"dt": …}} into {beside.name} beside it, or give --dt to `biasbound data convert`'
         )
     if space is None and "domain" in told:
         space = len(told["domain"])

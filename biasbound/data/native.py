@@ -86,9 +86,10 @@ def write_pieces(
         for s, k, fields in pieces:
             with np.errstate(over="ignore"):
                 fields = fields.astype(dtype, copy=False)
-            require_finite(fields, layout.channels, s, k, f"{layout.name} as {dtype}")
+            rows, frames = range(s, s + fields.shape[0]), range(k, k + fields.shape[1])
+            require_finite(fields, layout.channels, rows, frames, f"{layout.name} as {dtype}")
             moments.add(fields, s, k)
-            part = np.s_[s : s + fields.shape[0], k : k + fields.shape[1]]
+            part = np.s_[rows.start : rows.stop, frames.start : frames.stop]
             for dataset, channels in places:
                 vector = np.moveaxis(fields[:, :, channels], 2, -1)
                 dataset[part] = vector if dataset.ndim == vector.ndim else vector[..., 0]

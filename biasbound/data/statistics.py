@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Int64
 
 __all__ = ["Moments", "Statistics", "require_finite"]
 
@@ -14,16 +14,16 @@ __all__ = ["Moments", "Statistics", "require_finite"]
 def require_finite(
     fields: Float[np.ndarray, "n k C *N"],
     channels: Sequence[str],
-    start: int,
-    frame: int,
+    trajectories: Sequence[int] | Int64[np.ndarray, " n"],
+    frames: Sequence[int],
     name: str,
 ) -> None:
-    """Refuse NaN and infinity in frames from `frame` of trajectories from `start`, saying where."""
+    """Refuse NaN and infinity, saying where by the stored numbers of these `trajectories` and `frames`."""
     if not np.isfinite(fields).all():
         s, k, c, *_ = (int(i) for i in np.argwhere(~np.isfinite(fields))[0])
         value = fields[s, k, c][~np.isfinite(fields[s, k, c])][0]
         raise ValueError(
-            f"{name}: found {value} in trajectory {start + s}, frame {frame + k}, channel "
+            f"{name}: found {value} in trajectory {trajectories[s]}, frame {frames[k]}, channel "
             f"{channels[c]}; expected finite values"
         )
 

@@ -158,7 +158,7 @@ class Trajectories:
     def pieces(self, limit: int = PIECE) -> Iterator[tuple[int, int, np.ndarray]]:
         """All data in order, bounded in size: (first trajectory, first frame, (n, k, C, *N)).
 
-        NaN and infinity are refused by their place.
+        NaN and infinity are refused by their place in the file.
         """
         _, frames, *rest = self.shape
         size = int(np.prod(rest))
@@ -167,7 +167,8 @@ class Trajectories:
         for s in range(0, len(self), some):
             for k in range(0, frames, step):
                 fields = self.read(s, min(s + some, len(self)), slice(k, k + step))
-                require_finite(fields, self.channels, s, k, self.name)
+                stored = self.view.trajectories[s : s + some], self.view.frames[k : k + step]
+                require_finite(fields, self.channels, *stored, self.name)
                 yield s, k, fields
 
     def load(self) -> Trajectories:
@@ -230,8 +231,14 @@ class Trajectories:
             raise ValueError(f"split fractions must be above 0 and sum to at most 1: {fractions}")
         order = np.arange(len(self)) if seed is None else permutation(len(self), seed)
         ends = [int(len(self) * f + 1e-9) for f in np.cumsum(list(fractions.values()))]
-        parts = zip(fractions, [0, *ends[:-1]], ends, strict=True)
-        return {part: self.select(order[a:b]) for part, a, b in parts}
+        parts = {p: order[a:b] for p, a, b in zip(fractions, [0, *ends], ends, strict=False)}
+        for part, chosen in parts.items():
+            if len(chosen) == 0:
+                raise ValueError(
+                    f"{self.name}: {len(self)} trajectories leave none for the part {part!r}, {fractions[part]:g} of them; "
+                    "give more, or a file of its own for each part"
+                )
+        return {part: self.select(chosen) for part, chosen in parts.items()}
 
     def condition_on(self, *names: str) -> Trajectories:
         """Give these parameters or static fields to x (and x only) as extra channels."""

@@ -48,8 +48,9 @@ class Manner:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise ValueError(f"threads must be at least 1, not {self.threads}")
+        for name in ("jobs", "threads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
         if not _usable(self.device):
             raise ValueError(f"the device {self.device!r} is not here: use cpu")
 
