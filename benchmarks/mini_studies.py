@@ -77,7 +77,7 @@ KOLMOGOROV = {
         "--search.warm_start", "false",
     ],
     "kolmogorov-tau-1.10": [
-        "--methods", "unet,unet-residual,adaptive-v-focus,adaptive-v-residual", "--seeds", "0,1,2",
+        "--methods", "unet,unet-residual,adaptive-v-focus,adaptive-v-residual,adaptive-v-focus-proxy", "--seeds", "0,1,2",
         "--search.tau", "1.1", "--search.tau_explore", "1.08",
     ],
     "kolmogorov-unroll-1": [*TUNED, "--finetune.unroll", "1", "--finetune.lr", "0.001"],

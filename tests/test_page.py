@@ -1,7 +1,9 @@
 """The page in a real browser: what it draws is what Python computes, and it is safe, usable and alone."""
 
+import json
 import re
 import shutil
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -207,3 +209,32 @@ def test_the_headline_is_table_1(run, tab):
     assert tab.locator("#headline td.best").count() == best > 0
     names = set(" ".join(tab.locator("#headline tbody th").all_inner_texts()).split())
     assert set(METHODS) <= names
+
+
+def test_names_of_near_marks_do_not_cover_each_other(browser, run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "run")
+    found = [json.loads(text) for text in (copy / "results.jsonl").read_text().splitlines()]
+    for row in found:  # all methods at one place of the chart
+        row["nfe"] = 3
+        row["value"] = 1e-3 if row["metric"] == "mse" else row["value"]
+    (copy / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
+    watched = Watched(browser, write_page(read_study(copy), copy / "index.html"))
+    names = watched.tab.locator("#tradeoff .mark-name").all()
+    boxes = [name.bounding_box() for name in names]
+    assert len(boxes) == len(METHODS)
+    edges = sorted((b["y"], b["y"] + b["height"]) for b in boxes)
+    assert all(low - 3 <= high for (_, low), (high, _) in pairwise(edges))  # of the line height
+
+
+def test_a_line_of_the_exploration_goes_from_level_to_level(browser, run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "run")
+    path = copy / "02-search/adaptive/seed-0/exploration.json"
+    told = json.loads(path.read_text())
+    told["points"].reverse()
+    path.write_text(json.dumps(told))
+    watched = Watched(browser, write_page(read_study(copy), copy / "index.html"))
+    lines = watched.tab.locator("#exploration path.line[data-name]").all()
+    assert lines
+    for line in lines:
+        across = [float(x) for x in re.findall(r"[ML]([\d.]+),", line.get_attribute("d"))]
+        assert across == sorted(across)

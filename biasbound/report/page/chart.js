@@ -103,7 +103,7 @@ function chart(host, first) {
     const x = scale(shown.flatMap((s) => s.x), spec.x.log, MARGIN.left, width - MARGIN.right);
     const values = spec.y.range ?? shown.flatMap((s) => s.y).concat(rules.map((r) => r.y));
     const y = scale(values, spec.y.log && positive(values).length > 0, height - MARGIN.bottom, MARGIN.top, spec.y.floor);
-    drawn = { x, y, shown, width, height };
+    drawn = { x, y, shown, width, height, named: [] };
     canvas.setAttribute("viewBox", `0 0 ${width} ${height}`);
     canvas.setAttribute("aria-label", `${spec.label}. Lines: ${shown.map((s) => s.name).join(", ")}. Arrow keys move a cursor.`);
     canvas.replaceChildren(...axes(x, y, width, height), ...rules.map((r) => ruleLine(r, y, width)), ...shown.flatMap((s) => line(s, x, y)),
@@ -132,6 +132,15 @@ function chart(host, first) {
       make("text", { x: MARGIN.left + 5, y: y.at(r.y) - 5 }, r.name));
   }
 
+  /** Where a name beside a mark at (px, py) does not cover the one of a mark nearby. */
+  function apart(px, py) {
+    const near = drawn.named.filter(([ox]) => Math.abs(ox - px) < 130).map(([, oy]) => oy);
+    const rooms = [py, ...near.flatMap((oy) => [oy - 13, oy + 13])].filter((at) => at < drawn.height - 8 && near.every((oy) => Math.abs(oy - at) > 12));
+    const found = rooms.reduce((a, b) => (Math.abs(b - py) < Math.abs(a - py) ? b : a), rooms[0] ?? py);
+    drawn.named.push([px, found]);
+    return found;
+  }
+
   function line(s, x, y) {
     const below = (i) => i >= 0 && s.y[i] !== null && s.y[i] < y.low;
     const clamp = (v) => (v === null || (y.log && v <= 0) ? NaN : y.at(Math.min(y.high, Math.max(v, y.low))));
@@ -150,7 +159,7 @@ function chart(host, first) {
     if (s.dots && s.text) {
       const [px, py] = points[0];
       const right = px < drawn.width * 0.7;
-      parts.push(make("text", { class: "mark-name", x: px + (right ? 9 : -9), y: py + 4, "text-anchor": right ? "start" : "end" }, s.text));
+      parts.push(make("text", { class: "mark-name", x: px + (right ? 9 : -9), y: apart(px, py) + 4, "text-anchor": right ? "start" : "end" }, s.text));
     }
     return parts;
   }

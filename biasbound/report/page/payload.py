@@ -114,7 +114,9 @@ def _tradeoff(study: Study) -> list[dict[str, Any]]:
 
 def _search(study: Study, search: Search) -> dict[str, Any]:
     rounds: dict[int, list[Mapping[str, Any]]] = {}
-    for point in search.points:
+    for point in sorted(
+        search.points, key=lambda p: p["sigma"]
+    ):  # a line goes from level to level
         rounds.setdefault(int(point["round"]), []).append(point)
     schedule = search.schedule
     return {
