@@ -3,13 +3,13 @@ import shutil
 import pytest
 import torch
 from browsing import Watched
+from calling import TINY
 from hypothesis import settings
 from report_study import fabricate
 
 from biasbound.cli import main
 from biasbound.report.page import write_page
 from biasbound.report.study import read_study
-from runs import TINY
 
 # Random examples, but the same ones on every run: a red test must be red again.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)

@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from calling import TINY, called, refused
 
 import biasbound
 from biasbound.commands.wish import wish_of
@@ -18,7 +19,6 @@ from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
 from biasbound.noise import Schedule, alpha_bar, cosine
 from biasbound.rows import read_rows, select
-from runs import TINY, called, refused
 
 
 def test_prediction_and_score_of_a_single_emulator(linear, tmp_path, capsys):

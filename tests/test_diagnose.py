@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from calling import called, refused
 
 import biasbound
 from biasbound.config import read_config
@@ -23,7 +24,6 @@ from biasbound.oracle import AffineOracle
 from biasbound.pipeline.evaluate import Cost, make_evaluate
 from biasbound.pipeline.material import Material, open_split
 from biasbound.pipeline.rollout import make_rollout, roll
-from runs import called, refused
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
