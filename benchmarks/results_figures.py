@@ -23,7 +23,7 @@ from biasbound.rows import Row, read_rows, select
 STUDIES = MINI / "studies"
 FAMILIES = ("unet", "linear", "cosine", "sigmoid", "refiner", "adaptive")
 METHODS = [
-    "unet", "unet-residual", "unet-ut1", "linear", "cosine", "sigmoid", "refiner", "adaptive", "adaptive-v",
+    "unet", "unet-residual", "unet-ut1", "unet-ut7", "linear", "cosine", "sigmoid", "refiner", "adaptive", "adaptive-v",
     "adaptive-v-residual", "adaptive-v-focus", "adaptive-x0-residual-focus", "adaptive-proxy",
     "adaptive-v-focus-proxy", "adaptive-v-residual-proxy",
 ]  # fmt: skip
