@@ -1,6 +1,6 @@
 """The studies around the record: python benchmarks/mini_studies.py [STUDY ...] [--like runs] [--out runs/studies]
 
-Each is `biasbound evaluate` with the preset ks-mini or kolmogorov-mini, seed 0 unless said and a few options changed, into a folder of its own.
+Each is `biasbound evaluate` with a mini preset, seed 0 unless said and a few options changed, into a folder of its own.
 Those on KS have half the budget of the record, 2,500 updates and 1,250 of search, and short rollouts:
 
 - base: nothing else changed; with the record, what twice the updates do;
@@ -19,7 +19,11 @@ Those on Kolmogorov flow have the budget of its record:
 - kolmogorov-tau-1.10: a looser bound, three seeds;
 - kolmogorov-unroll-…: fine-tuning over one and three frames beyond the first, two in the record, with a fifth of the training's updates.
 
-All have the data of the record, which is copied from runs/ks-mini and runs/kolmogorov-mini below --like. A study that was cut off goes on;
+One on the transonic cylinder has the budget of its record:
+
+- transonic-unroll-4: fine-tuning over four frames beyond the first, two in the record.
+
+All have the data of the record, which is copied from runs/ks-mini and so on below --like. A study that was cut off goes on;
 `benchmarks/keep_run.py` keeps the record of one.
 """
 
@@ -83,9 +87,13 @@ KOLMOGOROV = {
     "kolmogorov-unroll-1": [*TUNED, "--finetune.unroll", "1", "--finetune.lr", "0.001"],
     "kolmogorov-unroll-3": [*TUNED, "--finetune.unroll", "3", "--finetune.lr", "0.002"],
 }  # fmt: skip
+TRANSONIC = {
+    "transonic-unroll-4": ["--methods", "adaptive-v,adaptive-v-proxy", "--finetune.unroll", "4"],
+}
 ALL = {
     **{name: ("ks-mini", [*SHORT, *options]) for name, options in KS.items()},
     **{name: ("kolmogorov-mini", options) for name, options in KOLMOGOROV.items()},
+    **{name: ("transonic-mini", options) for name, options in TRANSONIC.items()},
 }
 
 

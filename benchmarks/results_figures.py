@@ -25,7 +25,7 @@ FAMILIES = ("unet", "linear", "cosine", "sigmoid", "refiner", "adaptive")
 METHODS = [
     "unet", "unet-residual", "unet-ut1", "unet-ut7", "linear", "cosine", "sigmoid", "refiner", "adaptive", "adaptive-v",
     "adaptive-v-residual", "adaptive-v-focus", "adaptive-x0-residual-focus", "adaptive-proxy",
-    "adaptive-v-focus-proxy", "adaptive-v-residual-proxy",
+    "adaptive-v-proxy", "adaptive-v-focus-proxy", "adaptive-v-residual-proxy",
 ]  # fmt: skip
 TITLES = {
     "ks": "Kuramoto–Sivashinsky",
