@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -250,3 +251,11 @@ def test_a_reader_that_closes_the_pipe_gets_no_complaint(linear):
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_no_jobs_are_refused_before_anything_is_written(tmp_path, capsys):
+    run = tmp_path / "run"
+    refused(["run", run, "--preset", "ks-smoke", "--jobs", "0"], capsys, "--jobs must be at least")
+    assert not run.exists()
+    record = Path(__file__).parents[1] / "results" / "mini" / "ks"
+    refused(["evaluate", record, "--jobs", "0"], capsys, "--jobs must be at least")

@@ -67,8 +67,8 @@ def _space_axes(path: Path, shape: tuple[int, ...], told: int | None) -> int:
         return told
     if told is None and rank == 4 and shape[2] != 1:
         raise ValueError(
-            f"{path}: found shape {shape}, which may be (S, K, C, N) or (S, K, N, N); say with "
-            "--space 1 or 2 (or channels in its .json) how many axes are space"
+            f"{path}: found shape {shape}, which may be (S, K, C, N) or (S, K, N, N); put the domain, a pair "
+            f"for each space axis, into {path.with_suffix('.json').name} beside it, or give --space to `biasbound data convert`"
         )
     if told is not None:
         raise ValueError(f"{path}: found shape {shape}, which cannot have {told} space axes")

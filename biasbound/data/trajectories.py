@@ -231,7 +231,7 @@ class Trajectories:
             raise ValueError(f"split fractions must be above 0 and sum to at most 1: {fractions}")
         order = np.arange(len(self)) if seed is None else permutation(len(self), seed)
         ends = [int(len(self) * f + 1e-9) for f in np.cumsum(list(fractions.values()))]
-        parts = {p: order[a:b] for p, a, b in zip(fractions, [0, *ends], ends, strict=False)}
+        parts = dict(zip(fractions, np.split(order[: ends[-1]], ends[:-1]), strict=True))
         for part, chosen in parts.items():
             if len(chosen) == 0:
                 raise ValueError(

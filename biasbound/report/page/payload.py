@@ -114,9 +114,8 @@ def _tradeoff(study: Study) -> list[dict[str, Any]]:
 
 def _search(study: Study, search: Search) -> dict[str, Any]:
     rounds: dict[int, list[Mapping[str, Any]]] = {}
-    for point in sorted(
-        search.points, key=lambda p: p["sigma"]
-    ):  # a line goes from level to level
+    # A stepwise exploration stores its levels as it opened them; a line goes from level to level.
+    for point in sorted(search.points, key=lambda p: p["sigma"]):
         rounds.setdefault(int(point["round"]), []).append(point)
     schedule = search.schedule
     return {
