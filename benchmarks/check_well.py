@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from biasbound.cli import main
-from biasbound.data.commands import SOURCES
+from biasbound.cli.data import SOURCES
 from biasbound.data.formats import load
 from biasbound.data.trajectories import Trajectories
 

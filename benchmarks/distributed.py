@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from biasbound.track import read_rows
+from biasbound.train.observers import read_rows
 
 PROGRAM = str(Path(__file__).parent / "train_small.py")
 

@@ -10,10 +10,10 @@ import warnings
 import numpy as np
 import torch
 
-from biasbound.bias import TwoStepTable, bias_curve, own_bias
-from biasbound.noise import log_uniform
-from biasbound.oracle import AffineOracle
-from biasbound.search import ForcedTransition, explore, greedy_schedule
+from biasbound.core.bias import TwoStepTable, bias_curve, own_bias
+from biasbound.core.oracle import AffineOracle
+from biasbound.core.schedule import log_uniform
+from biasbound.core.search import ForcedTransition, explore, greedy_schedule
 
 TAU, SEED = 1.05, 0
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
-from biasbound.checkpoint import load_newest
-from biasbound.track import read_rows
+from biasbound.models.weights import load_newest
+from biasbound.train.observers import read_rows
 
 HERE = Path(__file__).parent
 KILLS = int(sys.argv[1]) if len(sys.argv) > 1 else 20

@@ -19,8 +19,8 @@ import numpy as np
 
 from biasbound.data.batches import Order
 from biasbound.data.formats import load
-from biasbound.data.native import Piece, write_pieces
-from biasbound.data.source import Layout
+from biasbound.data.formats.native import Piece, write_pieces
+from biasbound.data.layout import Layout
 
 BATCH, BATCHES = 64, 4000
 TARGET = 1.0  # GB

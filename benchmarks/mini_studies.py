@@ -35,8 +35,8 @@ import sys
 from pathlib import Path
 
 from biasbound.cli import main as biasbound
-from biasbound.commands.wish import wish_of
-from biasbound.rundir import open_run
+from biasbound.cli.wish import wish_of
+from biasbound.study.folder import open_run
 
 SHORT = [
     "--train.updates", "2500", "--search.updates", "1250", "--rollout.trajectories", "16",

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from biasbound.core.schedule import Schedule
 from biasbound.nets import ConditionalNet, UNetConfig
-from biasbound.noise import Schedule
 
 LADDER = Schedule([0.014, 0.045, 0.209, 0.999])
 DECAY, RATE = 0.999, 1e-3

@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from results_tables import FLOWS, MINI, ROOT, error, rows_of
 
-from biasbound.noise import Schedule
+from biasbound.core.schedule import Schedule
+from biasbound.metrics.rows import Row, read_rows, select
 from biasbound.report import figures_flow, figures_search
 from biasbound.report.study import Study, read_study
 from biasbound.report.style import MARKERS, PALETTE, WIDTH, curve, finish, name_ends
-from biasbound.rows import Row, read_rows, select
 
 STUDIES = MINI / "studies"
 FAMILIES = ("unet", "linear", "cosine", "sigmoid", "refiner", "adaptive")

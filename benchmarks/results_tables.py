@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from biasbound.methods import method
-from biasbound.noise import Schedule
+from biasbound.core.schedule import Schedule
+from biasbound.metrics.rows import Row, over_seeds, read_rows, select
+from biasbound.models.method import method
 from biasbound.report.tables import demo_table, table1, title_of
-from biasbound.rows import Row, over_seeds, read_rows, select
 
 ROOT = Path(__file__).resolve().parents[1]
 MINI = ROOT / "results" / "mini"

@@ -13,8 +13,8 @@ from math import log, log2, pi
 
 import torch
 
-from biasbound.data import kolmogorov, ks
-from biasbound.data.source import stream
+from biasbound.data.layout import stream
+from biasbound.flows import kolmogorov, ks
 
 
 def mse(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -35,8 +35,8 @@ import numpy as np
 import torch
 from record import circumstances
 
-from biasbound.data import kolmogorov, ks
-from biasbound.data.source import stream
+from biasbound.data.layout import stream
+from biasbound.flows import kolmogorov, ks
 
 torch.set_num_threads(1)
 
@@ -225,8 +225,8 @@ def table(row: dict[str, Any]) -> Iterator[str]:
 
 def transonic(rounds: int) -> dict[str, Any]:
     """CPU seconds a convective time unit D/U on the small grid, Mach 0.5 … 0.9, kernels compiled before."""
-    from biasbound.data.transonic.cylinder import cylinder_flow
-    from biasbound.data.transonic.grid import o_grid
+    from biasbound.flows.transonic.cylinder import cylinder_flow
+    from biasbound.flows.transonic.grid import o_grid
 
     mesh, spent = o_grid(128, 137), []
     flows = {m: cylinder_flow(mesh, m, 1e4, np.random.default_rng(0)) for m in (0.5, 0.7, 0.9)}

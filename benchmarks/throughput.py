@@ -33,14 +33,16 @@ from plain_unet import DECAY, LADDER, RATE, Plain
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from biasbound.core.denoise import VDenoiser
+from biasbound.core.noise import log_snr
+from biasbound.core.sample import proxy_estimate, sample
+from biasbound.core.schedule import linear
 from biasbound.data.batches import Batch
-from biasbound.denoise import VDenoiser
-from biasbound.fit import FitOptions, Trainer
-from biasbound.losses import full_unrolled_loss, unrolled_loss
-from biasbound.methods import method
+from biasbound.models.losses import full_unrolled_loss, unrolled_loss
+from biasbound.models.method import method
 from biasbound.nets import ConditionalNet, UNetConfig, mini
-from biasbound.noise import linear, log_snr
-from biasbound.sample import proxy_estimate, sample
+from biasbound.train.options import FitOptions
+from biasbound.train.trainer import Trainer
 
 ROUND = ("circular", "circular")
 # name: (network, points along an axis, batch)

@@ -15,8 +15,8 @@ from throughput import ROUND, Runs, Timed
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from biasbound.fit.average import MovingAverage
 from biasbound.nets import ConditionalNet, layers, mini
+from biasbound.train.average import MovingAverage
 
 Table = tuple[str, Runs]
 

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import torch
 
-from biasbound.data import ks
+from biasbound.core.schedule import log_uniform
 from biasbound.data.batches import Batch
 from biasbound.data.trajectories import Trajectories
-from biasbound.fit import FitOptions, Trainer
-from biasbound.methods import method
+from biasbound.flows import ks
+from biasbound.models.method import method
 from biasbound.nets import mini
-from biasbound.noise import log_uniform
-from biasbound.track import JsonlLog
+from biasbound.train.observers import JsonlLog
+from biasbound.train.options import FitOptions
+from biasbound.train.trainer import Trainer
 
 parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -31,8 +31,8 @@ import numpy as np
 import torch
 from record import circumstances
 
-from biasbound.data.kolmogorov import KolmogorovFlow, KolmogorovSolver, initial_modes
-from biasbound.data.source import stream
+from biasbound.data.layout import stream
+from biasbound.flows.kolmogorov import KolmogorovFlow, KolmogorovSolver, initial_modes
 
 RESULT = Path(__file__).parent.parent / "results" / "kolmogorov_validation.json"
 FLOW = KolmogorovFlow()  # ν, drag, force, frames and burn-in of the paper

@@ -23,9 +23,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from biasbound.data.transonic.cylinder import cylinder_flow, drag_lift
-from biasbound.data.transonic.grid import o_grid
-from biasbound.data.transonic.sampling import Window
+from biasbound.flows.transonic.cylinder import cylinder_flow, drag_lift
+from biasbound.flows.transonic.grid import o_grid
+from biasbound.flows.transonic.sampling import Window
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 0

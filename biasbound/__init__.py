@@ -4,8 +4,8 @@ A *schedule* is an increasing list of noise levels. A *denoiser* estimates the c
 one. A *chain* alternates the two to emulate one time step. A *bias* tells where the chain leaves the denoiser's
 training distribution. The *search* picks the sparsest, lowest schedule whose biases stay below τ.
 
-`FLOW` lists the modules in the order in which data flows through them; a module imports only what stands
-before it. Modules load when they are first used, so that `import biasbound` does not pay for torch.
+`PACKAGES` lists the packages in the order in which data flows through them; a package imports only what stands
+before it. Packages load when they are first used, so that `import biasbound` does not pay for torch.
 """
 
 from __future__ import annotations
@@ -13,53 +13,32 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["FLOW", "__version__", "load"]
+__all__ = ["PACKAGES", "__version__", "load"]
 __version__ = "0.1.0"
 
-FLOW = (
-    "files",
-    "options",
-    "workers",
+PACKAGES = (
     "data",
-    "noise",
+    "flows",
+    "core",
     "nets",
-    "denoise",
-    "oracle",
-    "sample",
-    "bias",
-    "search",
-    "predict",
-    "losses",
-    "gradients",
-    "checkpoint",
-    "fit",
-    "track",
-    "artifact",
-    "emulate",
-    "adapt",
-    "methods",
-    "diagnose",
+    "models",
+    "train",
     "metrics",
-    "rows",
-    "score",
-    "config",
-    "rundir",
-    "pipeline",
+    "study",
     "report",
-    "commands",
     "cli",
 )
 
 
 def __getattr__(name: str) -> Any:
-    if name in FLOW:
+    if name in PACKAGES:
         return import_module(f"{__name__}.{name}")
     if name == "load":
-        return import_module(f"{__name__}.emulate").load
+        return import_module(f"{__name__}.models.emulator").load
     raise AttributeError(
-        f"module {__name__!r} has no attribute {name!r}; its modules are {', '.join(FLOW)}"
+        f"module {__name__!r} has no attribute {name!r}; its packages are {', '.join(PACKAGES)}"
     )
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *FLOW, "load"])
+    return sorted([*globals(), *PACKAGES, "load"])

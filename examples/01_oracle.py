@@ -8,10 +8,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
-from biasbound.bias import TwoStepTable, bias_curve, own_bias
-from biasbound.noise import Schedule, log_uniform
-from biasbound.oracle import AffineOracle
-from biasbound.search import explore, greedy_schedule
+from biasbound.core.bias import TwoStepTable, bias_curve, own_bias
+from biasbound.core.oracle import AffineOracle
+from biasbound.core.schedule import Schedule, log_uniform
+from biasbound.core.search import explore, greedy_schedule
 
 tau, rng = 1.05, torch.Generator().manual_seed(0)
 grid = log_uniform(32, sigma_min=3e-3)

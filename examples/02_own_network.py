@@ -16,11 +16,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from biasbound.core.sample import sample
 from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
-from biasbound.diagnose import diagnose
-from biasbound.options import SearchOptions
-from biasbound.sample import sample
+from biasbound.train.diagnose import diagnose
+from biasbound.train.options import SearchOptions
 
 HERE = Path(__file__).parent
 WEIGHTS = HERE / "net.safetensors"

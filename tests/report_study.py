@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from biasbound.bias import TwoStepTable, bias_curve, own_bias
+from biasbound.core.bias import TwoStepTable, bias_curve, own_bias
+from biasbound.core.oracle import AffineOracle
+from biasbound.core.schedule import linear, log_uniform
+from biasbound.core.search import greedy_schedule
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
-from biasbound.noise import linear, log_uniform
-from biasbound.oracle import AffineOracle
-from biasbound.search import greedy_schedule
 
 TAU = 1.05
 METHODS = {"unet": 0.9, "linear": 2.0, "adaptive": 0.5, "adaptive-v": 0.4}  # error at the end

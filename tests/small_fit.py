@@ -3,10 +3,11 @@
 import torch
 from toys import Filter, advected
 
-from biasbound.denoise import VDenoiser
-from biasbound.fit import FitOptions, Trainer
-from biasbound.losses import diffusion_loss
-from biasbound.noise import log_uniform
+from biasbound.core.denoise import VDenoiser
+from biasbound.core.schedule import log_uniform
+from biasbound.models.losses import diffusion_loss
+from biasbound.train.options import FitOptions
+from biasbound.train.trainer import Trainer
 
 SCHEDULE = log_uniform(4, 0.05, 0.99)
 

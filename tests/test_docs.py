@@ -13,9 +13,9 @@ import torch
 from biasbound.cli import main
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
+from biasbound.metrics.rows import read_rows
 from biasbound.report import figures
 from biasbound.report.tables import demo_table
-from biasbound.rows import read_rows
 
 ROOT = Path(__file__).parents[1]
 TESTS = "\n".join(p.read_text() for p in (ROOT / "tests").glob("test_*.py"))

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import biasbound
-from biasbound.config import presets, read_config
-from biasbound.rows import read_rows, select
+from biasbound.metrics.rows import read_rows, select
+from biasbound.study.parsing import presets, read_config
 
 ROOT = Path(__file__).parents[1]
 MINI = ROOT / "results" / "mini"

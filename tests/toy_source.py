@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from biasbound.data.source import Block, Layout, Split
+from biasbound.data.layout import Block, Layout, Split
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ PRESETS = {"smoke": 5, "small": 10}
 
 
 def main() -> None:
-    from biasbound.data.generate import generate
+    from biasbound.flows.generate import generate
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)

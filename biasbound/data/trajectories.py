@@ -27,7 +27,7 @@ from torch import Tensor
 
 from biasbound.data.batches import Batch, permutation
 from biasbound.data.columns import Array, Reader, Store
-from biasbound.data.source import Boundary, Layout
+from biasbound.data.layout import Boundary, Layout
 from biasbound.data.statistics import Moments, Statistics, require_finite
 from biasbound.data.views import (
     Coordinates,

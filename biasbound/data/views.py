@@ -11,7 +11,7 @@ from typing import get_args
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from biasbound.data.source import Boundary, Layout
+from biasbound.data.layout import Boundary, Layout
 
 __all__ = ["Coordinates", "View", "check_facts", "check_layout", "grid_points", "thin_grid"]
 

@@ -8,20 +8,31 @@ its errors and CRPS are +∞, its correlation is 0, FSD is +∞, spread–skill 
 are scored as they are (`escaped` counts them).
 """
 
-from .arrays import Array, broken, escaped
-from .correlation import CorrelationTime, correlation_frames, correlation_time, share
-from .derivatives import derivative, vorticity
-from .ensemble import (
+from biasbound.metrics.arrays import Array, broken, escaped
+from biasbound.metrics.correlation import (
+    CorrelationTime,
+    correlation_frames,
+    correlation_time,
+    share,
+)
+from biasbound.metrics.derivatives import derivative, vorticity
+from biasbound.metrics.ensemble import (
     RankHistogram,
     crps_frames,
     rank_histogram,
     spread_and_error,
     spread_skill,
 )
-from .errors import VRMSE_EPS, Scale, mse, mse_at, mse_frames, vrmse_frames
-from .frechet import FewSamples, frechet_distance, fsd, fsd_curve, spectral_features
-from .intervals import Interval, bootstrap
-from .spectra import (
+from biasbound.metrics.errors import VRMSE_EPS, Scale, mse, mse_at, mse_frames, vrmse_frames
+from biasbound.metrics.frechet import (
+    FewSamples,
+    frechet_distance,
+    fsd,
+    fsd_curve,
+    spectral_features,
+)
+from biasbound.metrics.intervals import Interval, bootstrap
+from biasbound.metrics.spectra import (
     energy_spectrum,
     enstrophy_spectrum,
     radial_spectrum,

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from .arrays import Array, per_frame
-from .intervals import bootstrap
+from biasbound.metrics.arrays import Array, per_frame
+from biasbound.metrics.intervals import bootstrap
 
 __all__ = ["CorrelationTime", "correlation_frames", "correlation_time", "share"]
 

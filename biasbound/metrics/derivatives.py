@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from .arrays import Array, double
+from biasbound.metrics.arrays import Array, double
 
 __all__ = ["derivative", "vorticity"]
 

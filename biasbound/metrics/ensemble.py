@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from .arrays import Array, broken_frames, check, double, require_finite
+from biasbound.metrics.arrays import Array, broken_frames, check, double, require_finite
 
 __all__ = ["RankHistogram", "crps_frames", "rank_histogram", "spread_and_error", "spread_skill"]
 

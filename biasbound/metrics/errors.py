@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from .arrays import Array, check_step, per_frame
+from biasbound.metrics.arrays import Array, check_step, per_frame
 
 __all__ = ["VRMSE_EPS", "Scale", "mse", "mse_at", "mse_frames", "vrmse_frames"]
 

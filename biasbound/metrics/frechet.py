@@ -25,8 +25,8 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from .arrays import Array, broken, check, check_step, double, require_finite
-from .spectra import shells
+from biasbound.metrics.arrays import Array, broken, check, check_step, double, require_finite
+from biasbound.metrics.spectra import shells
 
 __all__ = ["FewSamples", "frechet_distance", "fsd", "fsd_curve", "spectral_features"]
 

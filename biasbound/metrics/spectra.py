@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from .arrays import Array, double
-from .derivatives import derivative, each_axis, vorticity
+from biasbound.metrics.arrays import Array, double
+from biasbound.metrics.derivatives import derivative, each_axis, vorticity
 
 __all__ = [
     "energy_spectrum",

@@ -4,8 +4,8 @@
 parts, `unet` puts them together.
 """
 
-from .config import UNetConfig
-from .presets import mini, paper
-from .unet import ConditionalNet, DirectNet, UNet
+from biasbound.nets.config import UNetConfig
+from biasbound.nets.presets import mini, paper
+from biasbound.nets.unet import ConditionalNet, DirectNet, UNet
 
 __all__ = ["ConditionalNet", "DirectNet", "UNet", "UNetConfig", "mini", "paper"]

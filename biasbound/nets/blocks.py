@@ -9,8 +9,15 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .config import UNetConfig
-from .layers import Conv, Field, GroupNorm, TransposedConv, blocks_to_space, space_to_blocks
+from biasbound.nets.config import UNetConfig
+from biasbound.nets.layers import (
+    Conv,
+    Field,
+    GroupNorm,
+    TransposedConv,
+    blocks_to_space,
+    space_to_blocks,
+)
 
 __all__ = ["Attention", "ConvNeXtBlock", "Down", "LogSnrEmbedding", "ResidualBlock", "Up", "conv"]
 

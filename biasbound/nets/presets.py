@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .config import UNetConfig
+from biasbound.nets.config import UNetConfig
 
 __all__ = ["mini", "paper"]
 

@@ -9,10 +9,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..noise import Condition, State
-from .blocks import Attention, ConvNeXtBlock, Down, LogSnrEmbedding, ResidualBlock, Shift, Up, conv
-from .config import UNetConfig
-from .layers import Field
+from biasbound.core.noise import Condition, State
+from biasbound.nets.blocks import (
+    Attention,
+    ConvNeXtBlock,
+    Down,
+    LogSnrEmbedding,
+    ResidualBlock,
+    Shift,
+    Up,
+    conv,
+)
+from biasbound.nets.config import UNetConfig
+from biasbound.nets.layers import Field
 
 __all__ = ["ConditionalNet", "DirectNet", "UNet"]
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from biasbound.rows import Row
-
-from .page import write_page
-from .study import Study, read_study
-from .write import write_tables
+from biasbound.metrics.rows import Row
+from biasbound.report.page import write_page
+from biasbound.report.study import Study, read_study
+from biasbound.report.write import write_tables
 
 __all__ = ["merged", "write_comparison"]
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from biasbound.bias import BiasRow
-from biasbound.diagnose import Diagnosis
-
-from .style import WIDTH, curve, finish
+from biasbound.core.bias import BiasRow
+from biasbound.report.style import WIDTH, curve, finish
+from biasbound.train.diagnose import Diagnosis
 
 __all__ = ["diagnosis_figure"]
 

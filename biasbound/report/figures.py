@@ -8,11 +8,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from biasbound.files import replacing
-
-from . import figures_flow, figures_search
-from .study import Study
-from .style import Absent
+from biasbound._io import replacing
+from biasbound.report import figures_flow, figures_search
+from biasbound.report.study import Study
+from biasbound.report.style import Absent
 
 __all__ = ["FIGURES", "save_figure", "save_figures"]
 

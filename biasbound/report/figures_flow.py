@@ -10,12 +10,11 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from biasbound.data.pictures import image, quantities
 from biasbound.data.trajectories import Trajectories
-
-from .reading import numbers
-from .study import Model, Study
-from .style import WIDTH, Absent, curve, finish, name_ends
+from biasbound.report.pictures import image, quantities
+from biasbound.report.reading import numbers
+from biasbound.report.study import Model, Study
+from biasbound.report.style import WIDTH, Absent, curve, finish, name_ends
 
 __all__ = ["first_quantity", "fsd", "rollouts", "samples", "spectra", "training"]
 

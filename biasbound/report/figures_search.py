@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from .reading import numbers
-from .staircase import staircase, tau_edges
-from .study import Model, Search, Study
-from .style import LOOK, PALETTE, WIDTH, Absent, curve, finish, grid_of, look
+from biasbound.report.reading import numbers
+from biasbound.report.staircase import staircase, tau_edges
+from biasbound.report.study import Model, Search, Study
+from biasbound.report.style import LOOK, PALETTE, WIDTH, Absent, curve, finish, grid_of, look
 
 __all__ = ["contributions", "gradients", "ladder", "landscape", "schedules", "thresholds"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from biasbound.noise import Schedule
+from biasbound.core.schedule import Schedule
 
 __all__ = ["Landscape", "Model", "Rollout", "Rows", "Search"]
 

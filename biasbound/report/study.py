@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from biasbound.core.schedule import Schedule
 from biasbound.data.formats import load
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics import energy_spectrum
-from biasbound.noise import Schedule
-from biasbound.pipeline.material import open_split
-from biasbound.rows import Row, read_rows
-
-from .parts import Landscape, Model, Rollout, Rows, Search
-from .reading import checked, json_lines, json_value, number
+from biasbound.metrics.rows import Row, read_rows
+from biasbound.report.parts import Landscape, Model, Rollout, Rows, Search
+from biasbound.report.reading import checked, json_lines, json_value, number
+from biasbound.study.stages.material import open_split
 
 __all__ = ["Landscape", "Model", "Rollout", "Search", "Study", "read_study", "told_apart"]
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ..rows import Row, Summary, over_seeds, select
-from .layout import Cell, Line, Table
+from biasbound.metrics.rows import Row, Summary, over_seeds, select
+from biasbound.report.layout import Cell, Line, Table
 
 __all__ = ["Table", "demo_table", "table1", "title_of"]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from biasbound.files import write_text
-
-from .figures import FIGURES, save_figures
-from .page import write_page
-from .study import Study, read_study
-from .tables import table1
+from biasbound._io import write_text
+from biasbound.report.figures import FIGURES, save_figures
+from biasbound.report.page import write_page
+from biasbound.report.study import Study, read_study
+from biasbound.report.tables import table1
 
 __all__ = ["write_report", "write_tables"]
 

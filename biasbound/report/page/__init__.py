@@ -14,11 +14,10 @@ import json
 from importlib.resources import files
 from pathlib import Path
 
-from biasbound.files import write_text
-
-from ..study import Study
-from .payload import payload
-from .rollouts import BUDGET
+from biasbound._io import write_text
+from biasbound.report.page.payload import payload
+from biasbound.report.page.rollouts import BUDGET
+from biasbound.report.study import Study
 
 __all__ = ["page", "write_page"]
 

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from biasbound.rows import over_seeds, select
-
-from ..figures_flow import last_spectra
-from ..study import Landscape, Model, Search, Study, told_apart
-from ..style import Absent
-from ..tables import table1, title_of
-from .rollouts import BUDGET, rollouts
+from biasbound.metrics.rows import over_seeds, select
+from biasbound.report.figures_flow import last_spectra
+from biasbound.report.page.rollouts import BUDGET, rollouts
+from biasbound.report.study import Landscape, Model, Search, Study, told_apart
+from biasbound.report.style import Absent
+from biasbound.report.tables import table1, title_of
 
 __all__ = ["payload"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float64, Int8, UInt8
 
-from ..figures_flow import all_quantities, first_quantity
-from ..study import Model, Study
+from biasbound.report.figures_flow import all_quantities, first_quantity
+from biasbound.report.study import Model, Study
 
 __all__ = ["BUDGET", "Cut", "fitted", "pack_error", "pack_truth", "rollouts", "unpack_error"]
 

@@ -1,0 +1,144 @@
+"""How this package meets the disk and other processes: whole files or none, locks, workers that end with their parent."""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+__all__ = ["lock", "obey", "remove", "replacing", "sync", "workers", "write_text"]
+
+
+def sync(path: Path) -> None:
+    """Have a file, or a folder's entries, on the disk before going on."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _refuse(path: Path, overwrite: bool) -> None:
+    if not path.parent.is_dir():
+        raise ValueError(
+            f"cannot write {path}: the folder {path.parent} does not exist; create it first"
+        )
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, which is never replaced; choose another name")
+    if path.exists() and not overwrite:
+        raise ValueError(f"{path} exists already; choose another name or allow it with --force")
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[Path]:
+    """A temporary neighbour of `path` to write (a file or a folder), which takes its place at the end.
+
+    Until then `path` is as it was, also after a power cut or on a full disk. On an error the neighbour is removed;
+    what a killed process left behind is overwritten by the next one.
+    """
+    path = Path(path)
+    _refuse(path, overwrite)
+    temporary = path.with_name(f".{path.name}.writing")
+    with lock(path.with_name(f".{path.name}.lock")):
+        remove(temporary)
+        try:
+            yield temporary
+            for part in [*temporary.rglob("*"), temporary] if temporary.is_dir() else [temporary]:
+                sync(part)
+            _refuse(path, overwrite)
+            if temporary.is_dir():
+                path.unlink(missing_ok=True)  # a file cannot become a folder in one step
+            os.replace(temporary, path)
+            sync(path.parent)
+        except BaseException:
+            with suppress(OSError):
+                remove(temporary)
+            raise
+
+
+@contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Hold `path` as a lock file, or refuse. The system frees it when the process ends, however."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise ValueError(f"another process is writing here ({path} is locked)") from None
+        with suppress(FileNotFoundError):
+            if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                break
+        os.close(descriptor)  # the last owner removed the file between the two calls: try again
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write UTF-8 text atomically."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def obey(listening: Connection, first: Callable[..., None] | None = None, *arguments: Any) -> None:
+    """In a worker: leave interrupts to the parent, end when its end of the pipe closes; then do `first`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def wait() -> None:
+        with suppress(EOFError, OSError):
+            listening.recv()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+    if first is not None:
+        first(*arguments)
+
+
+@contextmanager
+def workers(
+    count: int, first: Callable[..., None] | None = None, *arguments: Any
+) -> Iterator[ProcessPoolExecutor]:
+    """`count` fresh processes, each of which begins with `first(*arguments)`.
+
+    On an error or an interrupt their work is given up, so that nobody waits for it.
+    """
+    context = multiprocessing.get_context("spawn")
+    listening, speaking = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(
+        count, context, initializer=obey, initargs=(listening, first, *arguments)
+    )
+    try:
+        yield pool
+    except BrokenProcessPool:
+        raise ValueError(
+            "a worker process died, perhaps for lack of memory; run the same command again to go "
+            "on, with fewer workers"
+        ) from None
+    except BaseException:
+        speaking.close()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+        speaking.close()
+        listening.close()

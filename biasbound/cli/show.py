@@ -1,0 +1,92 @@
+"""What a study will cost, where it stands, and whether a record holds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from biasbound.cli.wish import cores
+from biasbound.study.config import Config
+from biasbound.study.parsing import ConfigParser
+
+__all__ = ["dry_run", "rescored", "status"]
+
+
+def dry_run(path: Path, config: Config, units: Sequence[Any]) -> None:
+    """Stages, parameters, updates, operations and memory; nothing is written."""
+    from biasbound.study.folder import RunDir
+    from biasbound.study.plan import human, plan
+
+    run = RunDir(path, config)
+    planned = {p.unit.name: p for p in plan(config, units)}
+    print(f"{path}: {len(units)} units")
+    print(
+        f"{'unit':<44} {'state':<7} {'parameters':>11} {'updates':>10} {'operations':>12} {'memory':>9}"
+    )
+    for unit in units:
+        p = planned.get(unit.name)
+        cost = (
+            ""
+            if p is None
+            else (
+                f" {p.parameters:>11,} {p.updates:>10,} {human(p.flops):>9} FLOP {human(float(p.bytes)):>7}B"
+            )
+        )
+        print(f"{unit.name:<44} {run.state(unit):<7}{cost}")
+    total = sum(p.flops for p in planned.values())
+    print(
+        f"all trainings: {human(total)} FLOP; the largest needs {human(float(max((p.bytes for p in planned.values()), default=0)))}B"
+    )
+
+
+def status(path: Path) -> None:
+    """Where a run stands, a line a unit."""
+    from biasbound.study.folder import open_run
+    from biasbound.study.graph import study_units
+    from biasbound.train.observers import read_rows
+
+    run = open_run(path)
+    units = study_units(run.config)
+    count: dict[str, int] = {}
+    for unit in units:
+        state, note = run.state(unit), ""
+        count[state] = count.get(state, 0) + 1
+        record, log = run.record(unit), run.folder(unit) / "log.jsonl"
+        if record is not None:
+            note = f"{record['wall_seconds']:.0f} s"
+        elif state == "begun" and log.exists() and (rows := read_rows(log)):
+            note = f"at update {rows[-1]['update']}"
+        print(f"{unit.name:<44} {state:<7} {note}")
+    print(f"{path}: " + ", ".join(f"{n} {state}" for state, n in count.items()))
+    if set(count) != {"done"}:
+        print(f"next: biasbound run {path}")
+
+
+def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
+    """Score the kept emulators of a record on test data made anew; 0 if their intervals hold the new values."""
+    from biasbound.report.tables import table1
+    from biasbound.study.execute import Manner
+    from biasbound.study.rescore import rescore
+
+    parser = ConfigParser(
+        prog="biasbound evaluate RECORD",
+        description="Score kept emulators again, on test data made anew.",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=cores(), help="emulators scored side by side (default: cores)"
+    )
+    jobs = Manner(parser.parse_args(list(argv)).jobs).jobs
+    work = Path("runs") / f"rescored-{folder.name}"
+    shutil.rmtree(work, ignore_errors=True)  # data of an earlier call may be of another record
+    print(f"{folder}: a record; its test data are made again in {work}", flush=True)
+    verdict = rescore(folder, work, jobs, tell=lambda name: print(f"scored {name}", flush=True))
+    print(table1(verdict.rows).text())
+    inside = verdict.compared - len(verdict.outside)
+    print(f"{inside} of {verdict.compared} recorded intervals hold the value of now")
+    for row in verdict.outside[:10]:
+        print(
+            f"outside: {row.method}, seed {row.seed}, {row.metric} at {row.step}: {row.low} … {row.high}"
+        )
+    return 2 if verdict.outside else 0

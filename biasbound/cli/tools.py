@@ -1,0 +1,297 @@
+"""Commands on single things: diagnose a denoiser, roll an emulator out, score a rollout."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["add_parsers"]
+
+
+def add_parsers(commands: Any) -> None:
+    """Register the commands; each sets `run`, which takes the arguments."""
+    _add_diagnose(commands)
+    _add_predict(commands)
+    _add_score(commands)
+
+
+def _add_diagnose(commands: Any) -> None:
+    diagnose = commands.add_parser(
+        "diagnose",
+        help="bias curves and a recommended ladder for a saved emulator, or for your own denoiser",
+        epilog="example: biasbound diagnose my_package.model:make_denoiser --data test.h5 --out diagnosis",
+    )
+    diagnose.add_argument(
+        "what",
+        metavar="WHAT",
+        help="an emulator's folder, or package.module:factory of your own denoiser",
+    )
+    diagnose.add_argument(
+        "--data", type=Path, required=True, metavar="FILE", help="trajectories to measure on"
+    )
+    diagnose.add_argument(
+        "--schedule",
+        type=Path,
+        metavar="FILE",
+        help="the schedule in use (an emulator has its own)",
+    )
+    diagnose.add_argument(
+        "--tau", type=float, default=1.05, help="bound on the biases (default 1.05)"
+    )
+    diagnose.add_argument("--levels", type=int, default=24, help="of the grid (default 24)")
+    diagnose.add_argument(
+        "--sigma-min", type=float, default=1e-3, help="its lowest level (default 0.001)"
+    )
+    diagnose.add_argument(
+        "--pairs", type=int, default=128, help="pairs to measure on (default 128)"
+    )
+    diagnose.add_argument("--draws", type=int, default=2, help="noise draws a bias (default 2)")
+    diagnose.add_argument(
+        "--raw", action="store_true", help="your denoiser takes data as they are, not normalised"
+    )
+    diagnose.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="write diagnosis.json, ladder.json and a picture",
+    )
+    _add_stride(diagnose)
+    diagnose.set_defaults(run=_diagnose)
+
+
+def _add_predict(commands: Any) -> None:
+    predict = commands.add_parser(
+        "predict",
+        help="roll a saved emulator out from the first frames of a file",
+        epilog="example: biasbound predict runs/ks-demo/03-train/adaptive-v/seed-0/emulator --data test.h5 --out p.npy",
+    )
+    predict.add_argument("emulator", type=Path, metavar="EMULATOR")
+    predict.add_argument("--data", type=Path, required=True, metavar="FILE")
+    predict.add_argument("--out", type=Path, required=True, metavar="NPY")
+    predict.add_argument(
+        "--steps", type=int, help="frames to predict (default: as many as the file has)"
+    )
+    predict.add_argument("--trajectories", type=int, help="how many (default: all)")
+    predict.add_argument("--members", type=int, default=1)
+    predict.add_argument("--seed", type=int, default=0)
+    predict.add_argument("--force", action="store_true", help="replace an existing file")
+    _add_stride(predict)
+    predict.set_defaults(run=_predict)
+
+
+def _add_score(commands: Any) -> None:
+    score = commands.add_parser(
+        "score",
+        help="score a rollout that any code wrote as .npy",
+        epilog="example: biasbound score prediction.npy --truth test.h5 --name my-model --out rows.jsonl",
+    )
+    score.add_argument(
+        "prediction", type=Path, metavar="NPY", help="(S, K, C, *N) or (M, S, K, C, *N)"
+    )
+    score.add_argument(
+        "--truth", type=Path, required=True, metavar="FILE", help="trajectories with frame 0"
+    )
+    score.add_argument(
+        "--train", type=Path, metavar="FILE", help="training data, for normalised errors"
+    )
+    score.add_argument("--name", default="model", help="the method's name in the rows")
+    score.add_argument(
+        "--initial", action="store_true", help="the prediction holds frame 0 as well"
+    )
+    score.add_argument("--out", type=Path, metavar="JSONL", help="write the rows here")
+    _add_stride(score)
+    score.set_defaults(run=_score)
+
+
+def _add_stride(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--time", type=int, default=1, metavar="N", help="use every N-th frame of the data"
+    )
+    parser.add_argument(
+        "--space", type=int, default=1, metavar="N", help="use every N-th grid point"
+    )
+
+
+def _data(given: argparse.Namespace) -> Any:
+    from biasbound.data.formats import load
+
+    return load(given.data).stride(time=given.time, space=given.space)
+
+
+def _diagnose(given: argparse.Namespace) -> None:
+    from biasbound.core.schedule import Schedule
+    from biasbound.train.diagnose import diagnose
+    from biasbound.train.options import SearchOptions
+
+    options = SearchOptions(
+        tau=given.tau, levels=given.levels, sigma_min=given.sigma_min, draws=given.draws
+    )
+    denoiser, x, y, schedule, transition = _subject(given)
+    if given.schedule is not None:
+        schedule = Schedule.load(given.schedule)
+    found = diagnose(denoiser, x, y, options, schedule, transition=transition)
+    print(f"{given.what} on {len(x)} pairs of {given.data}, τ = {given.tau}")
+    print(f"{'sigma':>10} {'clean error':>12} {'own bias':>18}")
+    for sigma, level in found.levels.items():
+        mark = "stable" if level.own.mean <= given.tau else ""
+        print(f"{sigma:10.4g} {level.clean.mean:12.4g} {level.own!s:>18}  {mark}")
+    _along("the schedule in use", found.schedule, found.along_schedule, given.tau)
+    _along("the recommended ladder", found.ladder, found.along_ladder, given.tau)
+    if given.out is not None:
+        _keep(given.out, found)
+    from biasbound.train.diagnose import require_stable
+
+    require_stable(found)
+
+
+def _along(name: str, schedule: Any, rows: Any, tau: float) -> None:
+    if schedule is None:
+        return
+    forced = len(schedule.meta.get("forced", []))
+    print(
+        f"{name}: {len(schedule)} levels"
+        + (f", {forced} of its steps forced beyond τ" if forced else "")
+    )
+    print(f"{'sigma':>10} {'two-step bias':>18} {'REB':>18}")
+    for row in rows:
+        two = "" if row.two_step is None else str(row.two_step)
+        mark = "beyond τ" if row.reb.mean > tau else ""
+        print(f"{row.sigma:10.4g} {two:>18} {row.reb!s:>18}  {mark}")
+
+
+def _subject(given: argparse.Namespace) -> tuple[Any, Any, Any, Any, Any]:
+    """(denoiser, x, y, its schedule, its transition) in the denoiser's units."""
+    from biasbound.core.denoise import NetDenoiser
+    from biasbound.models.emulator import Normalisation, load
+    from biasbound.study.stages.material import spread
+    from biasbound.study.stages.rollout import require_fit
+
+    data = _data(given)
+    if Path(given.what).is_dir():
+        emulator = load(given.what)
+        if not isinstance(emulator.model, NetDenoiser):
+            raise ValueError(
+                f"{given.what} is a {emulator.kind} emulator: only diffusion has a chain to diagnose"
+            )
+        require_fit(emulator, data)
+        batch = spread(data.condition_on(*emulator.conditions).pairs(), given.pairs)
+        means, planes = emulator.normalisation, batch.conditions
+        frames = means.encode(batch.frames, 2)
+        told = means.conditions(planes if planes.shape[1] else None, frames[:, 0])
+        return emulator.model, *_pair(frames, told), emulator.schedule, emulator.transition
+    denoiser = _imported(given.what)
+    batch = spread(data.pairs(), given.pairs)
+    if given.raw:
+        return denoiser, batch.x, batch.y, None, "renoise"
+    known = data.statistics
+    frames = Normalisation(tuple(known.mean.tolist()), tuple(known.std.tolist())).encode(
+        batch.frames, 2
+    )
+    return denoiser, *_pair(frames, None), None, "renoise"
+
+
+def _pair(frames: Any, planes: Any) -> tuple[Any, Any]:
+    from biasbound.models.losses import informed
+
+    return informed(frames[:, 0], planes), frames[:, 1]
+
+
+def _imported(name: str) -> Any:
+    """What `package.module:factory` returns, modules beside the current folder included."""
+    module, sign, factory = name.partition(":")
+    if not sign:
+        raise ValueError(f"{name} is neither an emulator's folder nor package.module:factory")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        make = getattr(importlib.import_module(module), factory)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise ValueError(f"cannot import {name}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if not callable(make):
+        raise ValueError(f"{name} is not a function that returns a denoiser")
+    try:
+        denoiser = make()
+    except TypeError as error:
+        raise ValueError(
+            f"{name} must take no arguments and return a denoiser: {error}"
+        ) from error
+    if not callable(denoiser):
+        raise ValueError(
+            f"{name} returned {type(denoiser).__name__}, not a denoiser (y_t, x, sigma) → estimate"
+        )
+    return denoiser
+
+
+def _keep(folder: Path, found: Any) -> None:
+    from biasbound._io import write_text
+    from biasbound.report.diagnosis import diagnosis_figure
+    from biasbound.report.figures import save_figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "diagnosis.json", json.dumps(found.as_dict(), indent=1) + "\n")
+    written = [folder / "diagnosis.json"]
+    if found.ladder is not None:
+        found.ladder.save(folder / "ladder.json")
+        written.append(folder / "ladder.json")
+    written += save_figure(diagnosis_figure(found), folder / "diagnosis")
+    print("wrote " + ", ".join(map(str, written)))
+    if found.ladder is not None:
+        print(f"next: biasbound schedule show {folder / 'ladder.json'}")
+
+
+def _predict(given: argparse.Namespace) -> None:
+    import numpy as np
+
+    from biasbound._io import replacing
+    from biasbound.models.emulator import load
+    from biasbound.study.config import RolloutConfig
+    from biasbound.study.stages.rollout import roll
+
+    options = RolloutConfig(
+        trajectories=given.trajectories, steps=given.steps, members=given.members, seed=given.seed
+    )
+    states, broken = roll(load(given.emulator), _data(given), options)
+    with replacing(given.out, given.force) as temporary, temporary.open("wb") as file:
+        np.save(file, states, allow_pickle=False)
+    lost = int((broken > 0).sum())
+    print(
+        f"{given.out}: {' × '.join(map(str, states.shape))} (members, trajectories, frames, channels, grid) written"
+    )
+    if lost:
+        print(
+            f"{lost} trajectories became non-finite, the first at step {int(broken[broken > 0].min())}"
+        )
+    strides = [f" --{n} {v}" for n in ("time", "space") if (v := getattr(given, n)) != 1]
+    print(f"next: biasbound score {given.out} --truth {given.data}{''.join(strides)}")
+
+
+def _score(given: argparse.Namespace) -> None:
+    from biasbound.metrics.rows import write_rows
+    from biasbound.metrics.score import score_file
+    from biasbound.report.tables import demo_table
+
+    rows = score_file(
+        given.prediction,
+        given.truth,
+        method=given.name,
+        train=given.train,
+        initial=given.initial,
+        time=given.time,
+        space=given.space,
+    )
+    print(demo_table(rows).text())
+    for row in rows:
+        step = "" if row.step is None else f" at step {row.step}"
+        value = "not finite" if row.value is None else f"{row.value:.6g}"
+        interval = (
+            "" if row.low is None or row.high is None else f"  ({row.low:.4g} … {row.high:.4g})"
+        )
+        print(f"{row.metric + step:<28} {value}{interval}")
+    if given.out is not None:
+        write_rows(given.out, rows)
+        print(f"{given.out}: {len(rows)} rows written")

@@ -1,0 +1,170 @@
+"""What one call of a study command asks for: from its words to a config, in two steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from biasbound.study.config import Config
+from biasbound.study.parsing import ConfigParser, config_parser, made, presets, read_config
+
+__all__ = ["STUDY_COMMANDS", "Wish", "cores", "wish_of"]
+
+# verb: (last stage, what it does, next command)
+STUDY_COMMANDS = {
+    "run": ("report", "a whole study: data, search, trainings, rollouts, scores, report", "open"),
+    "search": (
+        "search",
+        "find the noise schedule: explore the thresholds, then the greedy ladder",
+        "train",
+    ),
+    "train": ("train", "train methods at the study's budget", "evaluate"),
+    "finetune": ("finetune", "Proxy Unrolled Training of trained methods", "evaluate"),
+    "rollout": ("rollout", "roll emulators out over the test split", "evaluate"),
+    "evaluate": ("evaluate", "score emulators on the test split, and print the table", "report"),
+    "report": ("report", "tables, figures and the page of a run", "open"),
+}
+EXAMPLES = {
+    "run": "biasbound run --preset ks-demo",
+    "search": "biasbound search runs/mine --preset ks-demo --method adaptive-v --search.tau 1.03",
+    "train": "biasbound train runs/mine --preset ks-demo --method linear",
+    "finetune": "biasbound finetune runs/mine --method adaptive-v",
+    "rollout": "biasbound rollout runs/mine --method adaptive-v --rollout.members 8",
+    "evaluate": "biasbound evaluate runs/mine",
+    "report": "biasbound report runs/mine --figure ladder",
+}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What one call of a study command asks for."""
+
+    verb: str
+    run: Path
+    config: Config
+    methods: tuple[str, ...]
+    manner: dict[str, Any]
+    redo: bool
+    dry: bool
+    shown: bool  # print the config, do nothing
+    figures: tuple[str, ...]
+    source: str  # where the settings come from
+
+
+def wish_of(verb: str, argv: list[str]) -> Wish:
+    """Parse in two steps: the folder or the preset decides on the defaults of everything else."""
+    first = next((a for a in argv[:1] if not a.startswith("-")), None)
+    folder = next((a for a in argv if (Path(a) / "run.json").exists()), first)
+    preset = _value(argv, "--preset")
+    if preset is not None and preset not in presets():
+        raise ValueError(f"there is no preset {preset!r}; there are {', '.join(presets())}")
+    base = presets()[preset] if preset is not None else None
+    if base is None and folder is not None and (Path(folder) / "config.yaml").exists():
+        base = Path(folder) / "config.yaml"
+    if base is None and not {"--config", "-h", "--help"} & {a.partition("=")[0] for a in argv}:
+        found = "no run folder is given" if folder is None else f"{folder} is not a run folder"
+        raise ValueError(
+            f"{found}: name one, or start from --preset ({', '.join(presets())}) or --config FILE"
+        )
+    parser = _parser(verb, base)
+    shown = "--print_config" in argv
+    given = parser.parse_args([a for a in _lists(argv) if a != "--print_config"])
+    config = made(parser, given)
+    methods = tuple(given.method) or config.methods
+    if verb == "finetune":
+        methods = _finetuned(tuple(given.method), config)
+    out = Path(given.run or f"runs/{preset or config.data.dataset}")
+    config = _joined(config, methods, out)
+    manner = {"jobs": given.jobs, "threads": given.threads, "device": given.device}
+    flags = given.redo, given.dry_run, shown
+    source = f"preset {preset}" if preset else str(given.config[0] if given.config else base)
+    return Wish(verb, out, config, methods, manner, *flags, tuple(given.figure), source)
+
+
+def _finetuned(given: Sequence[str], config: Config) -> tuple[str, ...]:
+    """The fine-tuned twins of the methods that are named, or those that the study has."""
+    if given:
+        return tuple(m if m.endswith("-proxy") else f"{m}-proxy" for m in given)
+    found = tuple(m for m in config.methods if m.endswith("-proxy"))
+    if not found:
+        raise ValueError(
+            "no method of this study is fine-tuned: name one to fine-tune with --method, as in --method adaptive-v"
+        )
+    return found
+
+
+def _joined(config: Config, methods: Sequence[str], out: Path) -> Config:
+    """The config with all methods and seeds that the run has had, so that none drops out of its results."""
+    saved = read_config(out / "config.yaml") if (out / "run.json").exists() else config
+    return replace(
+        config,
+        methods=tuple(dict.fromkeys((*saved.methods, *config.methods, *methods))),
+        seeds=tuple(dict.fromkeys((*saved.seeds, *config.seeds))),
+    )
+
+
+def _value(argv: Sequence[str], option: str) -> str | None:
+    for i, here in enumerate(argv):
+        if here == option and i + 1 < len(argv):
+            return argv[i + 1]
+        if here.startswith(f"{option}="):
+            return here.partition("=")[2]
+    return None
+
+
+def _lists(argv: list[str]) -> list[str]:
+    """`--methods a,b` and `--seeds 0,1` without the brackets of YAML; `--tau` is that of the search."""
+    told = [f"--search{a[1:].replace('-', '.', 1)}" if a.startswith("--tau") else a for a in argv]
+    lists = ("--methods", "--seeds", "--evaluate.steps", "--method", "--figure")
+    for i, argument in enumerate(told[:-1]):
+        if argument in lists and not told[i + 1].startswith("["):
+            told[i + 1] = f"[{told[i + 1]}]"
+    return told
+
+
+def _parser(verb: str, base: Path | None) -> ConfigParser:
+    _, what, _ = STUDY_COMMANDS[verb]
+    parser = config_parser(
+        f"biasbound {verb}", f"{what[0].upper()}{what[1:]}.", f"example: {EXAMPLES[verb]}", base
+    )
+    parser.add_argument(
+        "run", nargs="?", metavar="RUN", help="the run's folder (default runs/PRESET)"
+    )
+    parser.add_argument("--preset", help=f"a study to start from: {', '.join(presets())}")
+    parser.add_argument(
+        "--method",
+        type=list[str],
+        default=[],
+        metavar="LABELS",
+        help="only these, instead of all of `methods`",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=cores(), help="trainings side by side (default: cores)"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="of each training (default 1)")
+    parser.add_argument(
+        "--device", default="cpu", help="where networks compute (cpu, cuda, cuda:1)"
+    )
+    parser.add_argument(
+        "--redo", action="store_true", help="make again what changed settings made stale"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, and its cost"
+    )
+    parser.add_argument(
+        "--figure",
+        type=list[str],
+        default=[],
+        metavar="NAMES",
+        help="of the report, only these figures",
+    )
+    return parser
+
+
+def cores() -> int:
+    return (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )

@@ -1,0 +1,1 @@
+"""The paper on callables and tensors: noise, schedules, denoisers, the chain, biases, the search."""

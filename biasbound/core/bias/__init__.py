@@ -1,0 +1,43 @@
+"""Where a diffusion chain leaves its training distribution: errors, biases, bounds, spectra.
+
+`ratio` defines a bias and the own-prediction and two-step ones; `curve` has all of them along a schedule; `table`
+has the two-step biases between checkpoints, cheaply; `bound` and `spectrum` hold the paper's Appendices B and C.
+
+Not promised: a bias of 1 says that the chain is no worse than its denoiser, not that the denoiser is good.
+"""
+
+from biasbound.core.bias.bound import BoundRow, jacobian_norm, reb_bound
+from biasbound.core.bias.curve import BiasRow, bias_curve
+from biasbound.core.bias.estimate import Estimate, pooled
+from biasbound.core.bias.ratio import (
+    Stability,
+    bias_ratio,
+    clean_error,
+    error_norm,
+    own_bias,
+    stability,
+    two_step_bias,
+)
+from biasbound.core.bias.spectrum import ResidualSpectrum, predicted_own_bias, residual_spectrum
+from biasbound.core.bias.table import TwoStepTable
+
+__all__ = [
+    "BiasRow",
+    "BoundRow",
+    "Estimate",
+    "ResidualSpectrum",
+    "Stability",
+    "TwoStepTable",
+    "bias_curve",
+    "bias_ratio",
+    "clean_error",
+    "error_norm",
+    "jacobian_norm",
+    "own_bias",
+    "pooled",
+    "predicted_own_bias",
+    "reb_bound",
+    "residual_spectrum",
+    "stability",
+    "two_step_bias",
+]

@@ -1,0 +1,235 @@
+r"""Every bias along one schedule.
+
+For each level t of a chain on noises ε_T … ε_0, from the top down:
+
+    ŷ_t        the chain's own iterate           → E_inf(t),   REB(t) = E_inf(t)/E_clean(t)
+    ỹ_t        truth noised with ε_t             → E_clean(t)
+    ŷ_t^(2S)   clean estimate of level t+1, noised with ε_t   → 𝓑^(2S)(t)
+    ŷ_t^(own)  clean estimate of level t, noised with ε_t     → 𝓑^(own)(t),   δ(t) = 𝓑^(2S)(t) − 𝓑^(own)(t)
+
+The alternative biases of Appendix B measure the distance to the clean estimate instead of to the truth, and ρ₁, ρ₂
+are the cosines between the two-step (inference) error and the clean one. δ may be negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from biasbound.core.bias.estimate import Estimate, pooled
+from biasbound.core.bias.ratio import (
+    PerPair,
+    batches,
+    bias_ratio,
+    checked_draws,
+    divide,
+    error_norm,
+    reestimate,
+)
+from biasbound.core.denoise import Denoiser, ask
+from biasbound.core.noise import Condition, State, draw, renoise
+from biasbound.core.sample import Transition, denoise_chain
+from biasbound.core.schedule import Schedule
+
+__all__ = ["BiasRow", "LevelNoise", "Terms", "bias_curve", "chain_terms", "cosine_similarity"]
+
+
+@dataclass(frozen=True)
+class BiasRow:
+    """All biases at one level; those that need a level above are None at the top."""
+
+    t: int
+    sigma: float
+    clean: Estimate  # E_clean(t)
+    inference: Estimate  # E_inf(t)
+    reb: Estimate
+    own: Estimate
+    two_step: Estimate | None
+    delta: Estimate | None
+    reb_alt: Estimate
+    two_step_alt: Estimate | None
+    rho1: Estimate | None
+    rho2: Estimate
+    reb_squared: Estimate
+    own_squared: Estimate
+    two_step_squared: Estimate | None
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Flat JSON values: each estimate as `name` and `name_stderr`; pairs and draws once."""
+        flat: dict[str, float | int | None] = {"t": self.t, "sigma": self.sigma}
+        flat |= {"pairs": self.clean.pairs, "draws": self.clean.draws}
+        for name in _estimate_fields():
+            value: Estimate | None = getattr(self, name)
+            flat[name] = None if value is None else value.mean
+            flat[f"{name}_stderr"] = None if value is None else value.stderr
+        return flat
+
+
+def _estimate_fields() -> list[str]:
+    return [f.name for f in fields(BiasRow) if f.name not in ("t", "sigma")]
+
+
+class LevelNoise:
+    """ε_t, drawn when level t is first asked for and kept until the next level is: a chain and its clean twin share it.
+
+    With `shared` one draw serves all levels.
+    """
+
+    def __init__(
+        self, like: State, generator: torch.Generator | None, shared: bool = False
+    ) -> None:
+        self._fresh: Callable[[], Tensor] = lambda: draw(like, generator)
+        self._shared = shared
+        self._t: int | None = None
+        self._eps: Tensor | None = None
+
+    def __call__(self, t: int) -> Tensor:
+        if self._eps is None or (t != self._t and not self._shared):
+            self._t, self._eps = t, self._fresh()
+        return self._eps
+
+
+class Terms(NamedTuple):
+    """Estimates at one level of one chain, and the two-step input; None where no level is above."""
+
+    t: int
+    sigma: float
+    inference: Tensor
+    clean: Tensor
+    two_step: Tensor | None
+    y_two_step: Tensor | None
+
+
+def chain_terms(
+    denoiser: Denoiser,
+    x: Condition,
+    y: State,
+    schedule: Schedule,
+    noise: Callable[[int], Tensor],
+    transition: Transition = "renoise",
+) -> Iterator[Terms]:
+    """Walk a chain from ŷ_T = ε_T and, beside it, the clean and the two-step estimate of each level."""
+    above: Tensor | None = None
+    chain = denoise_chain(
+        denoiser, x, noise(schedule.top), schedule, noise=noise, transition=transition
+    )
+    for t, sigma, _, y_est in chain:
+        eps = noise(t)
+        clean = reestimate(denoiser, x, y, sigma, eps)
+        y_two_step = None if above is None else renoise(above, sigma, eps)
+        two_step = None if y_two_step is None else ask(denoiser, y_two_step, x, sigma)
+        yield Terms(t, sigma, y_est, clean, two_step, y_two_step)
+        above = clean
+
+
+def cosine_similarity(a: State, b: State) -> PerPair:
+    """cos ∠(a, b) for each pair; 1 where one of them is zero."""
+    a, b = (e.flatten(1).double() for e in (a, b))
+    norms = a.norm(dim=1) * b.norm(dim=1)
+    cosine = (a * b).sum(1) / torch.where(norms > 0, norms, 1.0)
+    return torch.where(norms > 0, cosine.clamp(-1, 1), 1.0)
+
+
+@torch.no_grad()
+def bias_curve(
+    denoiser: Denoiser,
+    x: Condition,
+    y: State,
+    schedule: Schedule,
+    *,
+    draws: int = 4,
+    shared: bool = False,
+    transition: Transition = "renoise",
+    generator: torch.Generator | None = None,
+    batch_size: int | None = None,
+) -> list[BiasRow]:
+    """One row a level, from level 0 up; five denoiser calls a level and draw (four with `shared`)."""
+
+    def measure(x: Condition, y: State) -> list[BiasRow]:
+        seen: list[dict[str, list[Tensor]]] = [{} for _ in schedule.sigma]
+        for _ in range(checked_draws(draws)):
+            noise = LevelNoise(y, generator, shared)
+            for terms in chain_terms(denoiser, x, y, schedule, noise, transition):
+                first = terms.clean
+                if not shared:
+                    first = reestimate(denoiser, x, y, terms.sigma, draw(y, generator))
+                own = reestimate(denoiser, x, first, terms.sigma, noise(terms.t))
+                for name, value in _per_pair(terms, own, y).items():
+                    seen[terms.t].setdefault(name, []).append(value)
+        return [
+            _row(t, schedule.sigma[t], {k: torch.stack(v) for k, v in values.items()}, draws)
+            for t, values in enumerate(seen)
+        ]
+
+    by_batch = [measure(*pair) for pair in batches(x, y, batch_size)]
+    return [_pooled_row(rows) for rows in zip(*by_batch, strict=True)]
+
+
+def _per_pair(terms: Terms, own: State, y: State) -> dict[str, PerPair]:
+    """Norms and cosines of one draw."""
+    clean, inference = terms.clean - y, terms.inference - y
+    values = {
+        "clean": error_norm(clean),
+        "inference": error_norm(inference),
+        "own": error_norm(own - y),
+        "reb_alt": error_norm(terms.inference - terms.clean),
+        "rho2": cosine_similarity(inference, clean),
+    }
+    if terms.two_step is not None:
+        values["two_step"] = error_norm(terms.two_step - y)
+        values["two_step_alt"] = error_norm(terms.two_step - terms.clean)
+        values["rho1"] = cosine_similarity(terms.two_step - y, clean)
+    return values
+
+
+def _row(t: int, sigma: float, seen: dict[str, Tensor], draws: int) -> BiasRow:
+    """Estimates from norms and cosines of shape (R, B)."""
+    clean = seen["clean"]
+
+    def estimate(name: str, of: Callable[[Tensor], PerPair]) -> Estimate:
+        return Estimate.of(of(seen[name]), draws)
+
+    def mean(values: Tensor) -> PerPair:
+        return values.mean(0)
+
+    def bias(values: Tensor) -> PerPair:
+        return bias_ratio(values, clean)
+
+    def squared(values: Tensor) -> PerPair:
+        return bias_ratio(values, clean, 2)
+
+    def relative(values: Tensor) -> PerPair:
+        return divide(values.mean(0), clean.mean(0), 0.0)
+
+    below_top = "two_step" in seen
+    return BiasRow(
+        t=t,
+        sigma=sigma,
+        clean=estimate("clean", mean),
+        inference=estimate("inference", mean),
+        reb=estimate("inference", bias),
+        own=estimate("own", bias),
+        two_step=estimate("two_step", bias) if below_top else None,
+        delta=estimate("two_step", lambda e: relative(e - seen["own"])) if below_top else None,
+        reb_alt=estimate("reb_alt", relative),
+        two_step_alt=estimate("two_step_alt", relative) if below_top else None,
+        rho1=estimate("rho1", mean) if below_top else None,
+        rho2=estimate("rho2", mean),
+        reb_squared=estimate("inference", squared),
+        own_squared=estimate("own", squared),
+        two_step_squared=estimate("two_step", squared) if below_top else None,
+    )
+
+
+def _pooled_row(rows: tuple[BiasRow, ...]) -> BiasRow:
+    def pool(name: str) -> Estimate | None:
+        return (
+            None if getattr(rows[0], name) is None else pooled(getattr(row, name) for row in rows)
+        )
+
+    estimates: dict[str, Any] = {name: pool(name) for name in _estimate_fields()}
+    return replace(rows[0], **estimates)

@@ -1,0 +1,252 @@
+r"""The schedule search: explore stability thresholds (paper Algorithm 1), then jump greedily (Algorithm 2).
+
+Both know callables and numbers, no network. `explore` asks a callback to train a little on the levels that are still
+open and to measure their own-prediction biases; a level whose bias falls to τ is solved, keeps the checkpoint of that
+moment and leaves the training. `greedy_schedule` starts at the lowest solved level and always takes the largest jump
+whose two-step bias stays within τ.
+
+Not promised: the greedy ladder is the shortest one where the bias grows with the jump (then no interior level can be
+left out); on other landscapes it is feasible, but a shorter one may exist.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from biasbound.core.bias import Estimate
+from biasbound.core.schedule import Schedule
+
+__all__ = [
+    "Exploration",
+    "ForcedTransition",
+    "Infeasible",
+    "NothingSolved",
+    "Solved",
+    "explore",
+    "greedy_schedule",
+    "start_level",
+]
+
+Checkpoint = TypeVar("Checkpoint")
+Advance = Callable[[tuple[float, ...]], tuple[Checkpoint, Mapping[float, Estimate | float]]]
+
+
+class NothingSolved(ValueError):
+    """The exploration ended without a stable level, so there is nothing to build a schedule from."""
+
+
+class Infeasible(ValueError):
+    """No level above the current one keeps the two-step bias within τ."""
+
+
+class ForcedTransition(UserWarning):
+    """A step of the schedule exceeds τ because no feasible one exists."""
+
+
+@dataclass(frozen=True)
+class Solved(Generic[Checkpoint]):
+    """A stable level: the checkpoint θ*(σ), its own-prediction bias then, and the round (from 1) that solved it."""
+
+    checkpoint: Checkpoint
+    bias: float
+    round: int
+
+
+@dataclass(frozen=True)
+class Exploration(Generic[Checkpoint]):
+    """The state of Algorithm 1 after some rounds; enough to go on from."""
+
+    levels: tuple[float, ...]
+    tau: float
+    solved: Mapping[float, Solved[Checkpoint]] = field(default_factory=dict)
+    history: tuple[Mapping[float, float], ...] = ()  # own bias of each open level, a round
+    last: Checkpoint | None = None
+    stopped: Literal["", "all solved", "budget", "patience"] = ""
+
+    @property
+    def open(self) -> tuple[float, ...]:
+        """Levels that are not solved yet."""
+        return tuple(s for s in self.levels if s not in self.solved)
+
+    @property
+    def idle(self) -> int:
+        """Rounds since one last solved something."""
+        return len(self.history) - max((s.round for s in self.solved.values()), default=0)
+
+    def checkpoints(self) -> dict[float, Checkpoint]:
+        """θ*(σ) for each solved level, and for the top of the grid, where every chain begins.
+
+        An unsolved top is given the last checkpoint: the greedy rule will find out what a jump from it costs.
+        """
+        if not self.solved:
+            raise NothingSolved(
+                f"no level of {len(self.levels)} reached an own-prediction bias of τ = {self.tau} in "
+                f"{len(self.history)} rounds: train longer, use a larger network, raise τ, or extend the grid "
+                f"above σ = {self.levels[0]:.3g}"
+            )
+        found = {s: self.solved[s].checkpoint for s in self.levels if s in self.solved}
+        top = self.levels[-1]
+        if top not in found:
+            assert self.last is not None
+            found[top] = self.last
+        return found
+
+
+def explore(
+    levels: Schedule | Iterable[float],
+    advance: Advance[Checkpoint],
+    *,
+    tau: float = 1.05,
+    rounds: int,
+    patience: int | None = None,
+    resume: Exploration[Checkpoint] | None = None,
+    on_round: Callable[[Exploration[Checkpoint]], None] | None = None,
+) -> Exploration[Checkpoint]:
+    """Algorithm 1: find the levels at which this task and network are stable, 𝓑^(own) ≤ τ.
+
+    `advance(open_levels)` trains for one interval of the budget on these levels, uniformly, and returns a checkpoint
+    (anything: a state, a path, a denoiser) with the own-prediction bias of each. The budget is `rounds` intervals;
+    exploration ends with it, when all levels are solved, or when `patience` rounds in a row solved none.
+    `on_round` sees each new state, to save it; `resume` goes on from one.
+    """
+    state = resume or Exploration[Checkpoint](Schedule(_values(levels)).sigma, _checked_tau(tau))
+    if rounds < 1 or (patience is not None and patience < 1):
+        raise ValueError(f"rounds and patience must be at least 1, got {rounds} and {patience}")
+    while not (stopped := _stop(state, rounds, patience)):
+        checkpoint, biases = advance(state.open)
+        own = {
+            s: _number(biases[s], f"the own bias at σ = {s:.6g}")
+            for s in _asked(state.open, biases)
+        }
+        now = len(state.history) + 1
+        fresh = {s: Solved(checkpoint, b, now) for s, b in own.items() if b <= state.tau}
+        state = Exploration(
+            state.levels, state.tau, {**state.solved, **fresh}, (*state.history, own), checkpoint
+        )
+        if on_round is not None:
+            on_round(state)
+    return Exploration(state.levels, state.tau, state.solved, state.history, state.last, stopped)
+
+
+def _stop(
+    state: Exploration[Any], rounds: int, patience: int | None
+) -> Literal["", "all solved", "budget", "patience"]:
+    if not state.open:
+        return "all solved"
+    if len(state.history) >= rounds:
+        return "budget"
+    return "patience" if patience is not None and state.idle >= patience else ""
+
+
+def _asked(levels: Sequence[float], biases: Mapping[float, Any]) -> Sequence[float]:
+    missing = [s for s in levels if s not in biases]
+    if missing:
+        raise ValueError(f"the exploration callback returned no bias for the levels {missing}")
+    return levels
+
+
+def start_level(
+    levels: Iterable[float],
+    clean_error: Callable[[float], Estimate] | None = None,
+    rule: Literal["sigma", "error"] = "sigma",
+) -> float:
+    """σ_0: the lowest solved level ("sigma", the paper's rule), or the one of least error ("error").
+
+    Some denoisers, x₀-prediction above all, stop improving below some σ; a lower level is then stable but useless.
+    "error" takes the highest level whose clean-input error is within one standard error of the least.
+    """
+    candidates = sorted(levels)
+    if rule == "sigma":
+        return candidates[0]
+    if rule != "error":
+        raise ValueError(f'the start rule is "sigma" or "error", not {rule!r}')
+    if clean_error is None:
+        raise ValueError('the start rule "error" needs the clean-input error of each level')
+    errors = {s: clean_error(s) for s in candidates}
+    best = min(errors.values(), key=lambda e: e.mean)
+    slack = best.stderr if math.isfinite(best.stderr) else 0.0
+    return max(s for s, e in errors.items() if e.mean <= best.mean + slack)
+
+
+def greedy_schedule(
+    levels: Iterable[float],
+    two_step_bias: Callable[[float, float], Estimate | float],
+    tau: float = 1.05,
+    *,
+    start: float | None = None,
+    infeasible: Literal["force", "raise"] = "force",
+    meta: Mapping[str, Any] | None = None,
+) -> Schedule:
+    """Algorithm 2: from σ_0 (`start`, default the lowest level) the largest jump with 𝓑^(2S)(σ_t, σ′) ≤ τ, to the top.
+
+    `two_step_bias(sigma_to, sigma_from)` is asked from the largest jump downwards and no further than the first
+    feasible one. Where none is feasible, the next level is taken, recorded as forced and warned about, or
+    `Infeasible` is raised. The steps with their biases are kept in the schedule's `meta`.
+    """
+    _checked_tau(tau)
+    if infeasible not in ("force", "raise"):
+        raise ValueError(f'infeasible must be "force" or "raise", not {infeasible!r}')
+    every = Schedule(sorted(set(_values(levels)))).sigma
+    sigma = [every[0] if start is None else start]
+    if sigma[0] not in every:
+        raise ValueError(f"the start σ_0 = {start} is not one of the levels {every}")
+    steps: list[dict[str, Any]] = []
+    while sigma[-1] < every[-1]:
+        step = _largest_jump(sigma[-1], [s for s in every if s > sigma[-1]], two_step_bias, tau)
+        if step["forced"]:
+            problem = (
+                f"no level above σ = {step['to']:.6g} keeps the two-step bias within τ = {tau}: the next one, "
+                f"{step['from']:.6g}, has {step['bias']}; use a finer grid, a larger τ or longer exploration"
+            )
+            if infeasible == "raise":
+                raise Infeasible(problem)
+            warnings.warn(problem, ForcedTransition, stacklevel=2)
+        steps.append(step)
+        sigma.append(step["from"])
+    forced = [[s["to"], s["from"]] for s in steps if s["forced"]]
+    return Schedule(
+        sigma, {"method": "greedy", "tau": tau, "forced": forced, "steps": steps, **(meta or {})}
+    )
+
+
+def _largest_jump(
+    sigma_t: float,
+    above: Sequence[float],
+    two_step_bias: Callable[[float, float], Estimate | float],
+    tau: float,
+) -> dict[str, Any]:
+    """The step from the highest feasible level, or from the next one, forced. JSON has no ∞: it becomes None."""
+    for sigma in reversed(above):
+        measured = two_step_bias(sigma_t, sigma)
+        bias = _number(measured, f"the two-step bias from σ = {sigma:.6g} to {sigma_t:.6g}")
+        if bias <= tau or sigma == above[0]:
+            stderr = measured.stderr if isinstance(measured, Estimate) else math.inf
+            return {
+                "to": sigma_t,
+                "from": sigma,
+                "bias": bias if math.isfinite(bias) else None,
+                "stderr": stderr if math.isfinite(stderr) else None,
+                "forced": bias > tau,
+            }
+    raise AssertionError("unreachable: there is always a next level above")
+
+
+def _values(levels: Schedule | Iterable[float]) -> Iterable[float]:
+    return levels.sigma if isinstance(levels, Schedule) else levels
+
+
+def _number(bias: Estimate | float, what: str) -> float:
+    value = bias.mean if isinstance(bias, Estimate) else float(bias)
+    if math.isnan(value):
+        raise ValueError(f"{what} is NaN; a NaN cannot be compared with τ")
+    return value
+
+
+def _checked_tau(tau: float) -> float:
+    if not (math.isfinite(tau) and tau >= 1):
+        raise ValueError(f"the bias tolerance τ must be a finite number of at least 1, got {tau}")
+    return tau

@@ -1,0 +1,131 @@
+"""Kuramoto–Sivashinsky files of LPSDA and PDEArena.
+
+One HDF5 group named by the split, with `pde_{K}-{N}` (S, K, N), `x` (S, N), `dx` (S,), `t` (S, K) and
+`dt` (S,). Their generator varies the time step and the length of the domain between trajectories unless
+told not to: then both are kept as parameters `dt` and `length`, those of the whole are the means.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import h5py
+import numpy as np
+from jaxtyping import Float64
+
+from biasbound._io import replacing
+from biasbound.data.columns import Store, hdf5_column
+from biasbound.data.layout import Layout
+from biasbound.data.trajectories import Trajectories
+
+__all__ = ["is_lpsda", "read", "write"]
+
+FIELD = re.compile(r"pde_\d+-\d+")
+EXPECTED = "one group (train, valid or test) with pde_<frames>-<points>, dx and dt"
+
+
+def _fields(file: h5py.File) -> list[h5py.Dataset]:
+    groups = [group for group in file.values() if isinstance(group, h5py.Group)]
+    return [group[name] for group in groups for name in group if FIELD.fullmatch(name)]
+
+
+def is_lpsda(file: h5py.File) -> bool:
+    return bool(_fields(file))
+
+
+def read(path: Path, dt: float | None = None) -> Trajectories:
+    """Open lazily; any further dataset of one number a trajectory becomes a parameter."""
+    with h5py.File(path, "r") as file:
+        found = _fields(file)
+        if len(found) != 1:
+            names = [field.name[1:] for field in found]
+            raise ValueError(f"{path}: found the fields {names}, expected {EXPECTED}")
+        field = found[0]
+        group = field.parent
+        if field.ndim != 3 or field.dtype.kind != "f":
+            raise ValueError(
+                f"{path}: found {field.name[1:]} of shape {field.shape} and {field.dtype}, expected "
+                "floats (trajectories, frames, points)"
+            )
+        samples, frames, points = field.shape
+        if "dx" not in group or ("dt" not in group and dt is None):
+            raise ValueError(f"{path}: found {sorted(group)}, expected {EXPECTED}")
+        scalars = {
+            name: np.asarray(d, dtype=np.float64)
+            for name, d in group.items()
+            if getattr(d, "ndim", 0) == 1
+        }
+        if any(v.shape != (samples,) for v in scalars.values()):
+            raise ValueError(f"{path}: expected {samples} values in each of {sorted(scalars)}")
+        scalars["length"] = scalars.pop("dx") * points
+        length, step = _mean(scalars["length"]), _mean(scalars["dt"]) if dt is None else dt
+        kept = {n: v for n, v in scalars.items() if n not in ("dt", "length") or not _same(v)}
+        times = np.asarray(group["t"], dtype=np.float64) if "t" in group else None
+        known = np.tile(np.arange(frames) * step, (samples, 1))
+        series = {} if times is None or np.array_equal(times, known) else {"t": times}
+        return Trajectories.open(
+            Layout(
+                name="ks",
+                trajectories=samples,
+                frames=frames,
+                channels=("u",),
+                grid=(points,),
+                dt=step,
+                domain=((0.0, length),),
+                boundary=("periodic",),
+            ),
+            Store([hdf5_column(path, field, 1)]),
+            name=str(path),
+            parameters=kept,
+            series=series,
+            provenance={"read from": "LPSDA/PDEArena file", "split": group.name[1:]},
+        )
+
+
+def _same(values: Float64[np.ndarray, " S"]) -> bool:
+    return bool(np.ptp(values) <= 1e-9 * np.abs(values).max(initial=0)) if len(values) else True
+
+
+def _mean(values: Float64[np.ndarray, " S"]) -> float:
+    return float(
+        values[0] if _same(values) and len(values) else values.mean() if len(values) else 1
+    )
+
+
+def _varied(trajectories: Trajectories, name: str, value: float) -> Float64[np.ndarray, " S"]:
+    """`value` for every trajectory, with the variation that a parameter of this name has.
+
+    A view with a time stride has another dt than its parameter, which keeps the file's.
+    """
+    given = trajectories.parameters.get(name)
+    if given is None:
+        return np.full(len(trajectories), value)
+    mean = float(given.mean())
+    return given if np.isclose(mean, value, rtol=1e-9) else given * (value / mean)
+
+
+def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) -> None:
+    """Save one channel on one periodic axis, as float64 (float32 fits into it exactly)."""
+    samples, frames, channels, *grid = trajectories.shape
+    if channels != 1 or len(grid) != 1:
+        raise ValueError(
+            f"{trajectories.name}: LPSDA files hold one channel on one axis, found "
+            f"{channels} channels on a grid of {tuple(grid)}"
+        )
+    (points,), ((low, high),) = grid, trajectories.layout.domain
+    split = str(trajectories.provenance.get("split", "train"))
+    dt = _varied(trajectories, "dt", trajectories.dt)
+    dx = _varied(trajectories, "length", high - low) / points
+    with replacing(path, overwrite) as temporary, h5py.File(temporary, "w") as file:
+        group = file.create_group(split)
+        field = group.create_dataset(f"pde_{frames}-{points}", (samples, frames, points), "f8")
+        for s, k, fields in trajectories.pieces():
+            field[s : s + len(fields), k : k + fields.shape[1]] = fields[:, :, 0]
+        group["x"] = np.linspace(np.zeros(samples), (1 - 1 / points) * dx * points, points, axis=1)
+        group["dx"] = dx
+        group["t"] = trajectories.series.get("t", dt[:, None] * np.arange(frames))
+        group["dt"] = dt
+        for name, values in trajectories.parameters.items():
+            if name not in (*group, "length"):
+                group[name] = values

@@ -1,0 +1,205 @@
+"""The native file: HDF5 in The Well's layout, so that The Well's own loader reads it.
+
+    dimensions/time, x, y …     boundary_conditions/…     scalars/…  (parameters and series)
+    t0_fields/density …         scalar channels (S, K, *N), masks (*N)
+    t1_fields/velocity …        vector channels velocity_x, velocity_y → (S, K, *N, D)
+    biasbound/                  what the layout has no place for; other readers pass it by:
+                                channel order, exact dt and domain, statistics, provenance
+
+Datasets are contiguous and uncompressed: random frames are one positioned read each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from jaxtyping import Float, Float64
+
+from biasbound._io import replacing
+from biasbound.data.layout import Layout
+from biasbound.data.statistics import Moments, require_finite
+from biasbound.data.trajectories import Trajectories
+from biasbound.data.views import Coordinates, check_layout, grid_points
+
+__all__ = ["Piece", "write", "write_pieces"]
+
+VERSION = 1
+Piece = tuple[int, int, np.ndarray]  # first trajectory, first frame, fields (n, k, C, *N)
+
+
+def write(
+    trajectories: Trajectories, path: Path, *, dtype: str | None = None, overwrite: bool = False
+) -> None:
+    """Save trajectories (as a view shows them) in a native file, in their own precision or `dtype`."""
+    write_pieces(
+        path,
+        trajectories.layout,
+        trajectories.pieces(),
+        parameters=trajectories.parameters,
+        series=trajectories.series,
+        static=trajectories.static,
+        coordinates=trajectories.coordinates,
+        provenance=trajectories.provenance,
+        dtype=dtype or trajectories.dtype.name,
+        overwrite=overwrite,
+    )
+
+
+def write_pieces(
+    path: Path,
+    layout: Layout,
+    pieces: Iterable[Piece],
+    *,
+    parameters: Mapping[str, Float64[np.ndarray, " S"]],
+    series: Mapping[str, Float64[np.ndarray, "S K"]],
+    static: Mapping[str, Float[np.ndarray, ...]],
+    provenance: Mapping[str, Any],
+    coordinates: Coordinates | None = None,
+    dtype: str = "float32",
+    origin: str | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a file from pieces in order of trajectory, then frame; memory holds one at a time.
+
+    The bytes depend on the arguments alone. The file appears when it is whole. `origin` is the
+    fingerprint of the configuration that made all of it.
+    """
+    check_layout(layout, str(path))
+    names = [*layout.channels, *static], [*parameters, *series]
+    for group in names:
+        if len(set(group)) < len(group):
+            raise ValueError(f"{path}: one name is used twice among {group}")
+    moments = Moments(len(layout.channels))
+    with replacing(path, overwrite) as temporary, h5py.File(temporary, "w") as file:
+        axes = _axes(len(layout.grid))
+        _write_frame(file, layout, axes, coordinates or grid_points(layout), provenance)
+        if origin is not None:
+            file["biasbound"].attrs["fingerprint"] = origin
+        _write_scalars(file, parameters, series)
+        places = _write_fields(file, layout, axes, static, dtype)
+        for s, k, fields in pieces:
+            with np.errstate(over="ignore"):
+                fields = fields.astype(dtype, copy=False)
+            rows, frames = range(s, s + fields.shape[0]), range(k, k + fields.shape[1])
+            require_finite(fields, layout.channels, rows, frames, f"{layout.name} as {dtype}")
+            moments.add(fields, s, k)
+            part = np.s_[rows.start : rows.stop, frames.start : frames.stop]
+            for dataset, channels in places:
+                vector = np.moveaxis(fields[:, :, channels], 2, -1)
+                dataset[part] = vector if dataset.ndim == vector.ndim else vector[..., 0]
+        own = file["biasbound"].create_group("statistics")
+        for name, value in vars(moments.statistics()).items():
+            if not name.startswith("condition"):
+                own[name] = value
+
+
+def _axes(rank: int) -> tuple[str, ...]:
+    return ("x", "y", "z")[:rank] if rank <= 3 else tuple(f"x{i}" for i in range(rank))
+
+
+def _write_frame(
+    file: h5py.File,
+    layout: Layout,
+    axes: Sequence[str],
+    coordinates: Coordinates,
+    provenance: Mapping[str, Any],
+) -> None:
+    """Everything but numbers of the flow: attributes, dimensions, boundaries, our own facts."""
+    file.attrs["dataset_name"] = layout.name
+    file.attrs["grid_type"] = "cartesian"
+    file.attrs["n_spatial_dims"] = len(layout.grid)
+    file.attrs["n_trajectories"] = layout.trajectories
+    file.attrs["simulation_parameters"] = np.array([], dtype=h5py.string_dtype())
+    dimensions = file.create_group("dimensions")
+    dimensions.attrs["spatial_dims"] = list(axes)
+    time = np.arange(layout.frames) * layout.dt
+    for name, points in zip(("time", *axes), (time, *coordinates), strict=True):
+        dataset = dimensions.create_dataset(name, data=points.astype(np.float32))
+        dataset.attrs["sample_varying"] = False
+        dataset.attrs["time_varying"] = False
+    boundaries = file.create_group("boundary_conditions")
+    for axis, kind, n in zip(axes, layout.boundary, layout.grid, strict=True):
+        group = boundaries.create_group(f"{axis}_{kind}")
+        group.attrs["associated_dims"] = [axis]
+        group.attrs["associated_fields"] = np.array([], dtype=h5py.string_dtype())
+        group.attrs["bc_type"] = kind.upper()
+        group.attrs["sample_varying"] = False
+        group.attrs["time_varying"] = False
+        mask = np.zeros(n, dtype=bool)
+        mask[[0, -1]] = True
+        group["mask"] = mask
+    own = file.create_group("biasbound")
+    own.attrs["version"] = VERSION
+    own["layout"] = np.bytes_(json.dumps(asdict(layout)).encode())
+    own["provenance"] = np.bytes_(json.dumps(provenance, sort_keys=True).encode())
+    for axis, points in zip(axes, coordinates, strict=True):
+        own[f"coordinates/{axis}"] = points
+
+
+def _write_scalars(
+    file: h5py.File, parameters: Mapping[str, np.ndarray], series: Mapping[str, np.ndarray]
+) -> None:
+    group = file.create_group("scalars")
+    group.attrs["field_names"] = np.array([*parameters, *series], dtype=h5py.string_dtype())
+    for values, varies in ((parameters, False), (series, True)):
+        for name, value in values.items():
+            dataset = group.create_dataset(name, data=value)
+            dataset.attrs["time_varying"] = varies
+            dataset.attrs["sample_varying"] = True
+
+
+def _write_fields(
+    file: h5py.File,
+    layout: Layout,
+    axes: Sequence[str],
+    static: Mapping[str, np.ndarray],
+    dtype: str,
+) -> list[tuple[h5py.Dataset, list[int]]]:
+    """Make the field datasets; (dataset, numbers of the channels that it takes)."""
+    stems = _stems(layout.channels, axes)
+    lead = (layout.trajectories, layout.frames, *layout.grid)
+    groups = {i: file.create_group(f"t{i}_fields") for i in range(3)}
+    listed: dict[int, list[str]] = {0: [], 1: [], 2: []}
+    places = []
+
+    def describe(dataset: h5py.Dataset, order: int, time: bool, sample: bool) -> None:
+        dataset.attrs["dim_varying"] = [True] * len(axes)
+        dataset.attrs["time_varying"] = time
+        dataset.attrs["sample_varying"] = sample
+        listed[order].append(dataset.name.rsplit("/", 1)[1])
+
+    for stem, channels in stems.items():
+        order = 0 if stem in layout.channels else 1
+        shape = lead if order == 0 else (*lead, len(axes))
+        dataset = groups[order].create_dataset(stem, shape, dtype)
+        describe(dataset, order, time=True, sample=True)
+        places.append((dataset, channels))
+    for name, values in static.items():
+        describe(
+            groups[0].create_dataset(name, data=values),
+            0,
+            time=False,
+            sample=values.ndim > len(axes),
+        )
+    for order, group in groups.items():
+        group.attrs["field_names"] = np.array(listed[order], dtype=h5py.string_dtype())
+    return places
+
+
+def _stems(channels: Sequence[str], axes: Sequence[str]) -> dict[str, list[int]]:
+    """Dataset name → channel numbers: one a scalar, D a vector named by a stem and every axis."""
+    stems: dict[str, list[int]] = {}
+    for i, channel in enumerate(channels):
+        stem, _, end = channel.rpartition("_")
+        parts = [f"{stem}_{axis}" for axis in axes]
+        if stem and end in axes and stem not in channels and {*parts} <= {*channels}:
+            stems[stem] = [channels.index(part) for part in parts]
+        else:
+            stems[channel] = [i]
+    return stems

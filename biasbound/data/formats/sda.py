@@ -1,0 +1,77 @@
+"""HDF5 files with one dataset `x`: SDA's Kolmogorov flow, and the one-dimensional variant of PDEDiff.
+
+`x` is float32, (S, K, 2, H, W) velocity on [0, 2π)² or (S, K, 1, N) on [0, 64), frames 0.2 apart. SDA's
+components stand on the faces of a staggered grid (block means of them, after coarsening); both are taken
+as if they stood on the same points, as its own code does. Files that we write also carry dt and the
+domain as attributes of `x`, which SDA passes by.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from biasbound._io import replacing
+from biasbound.data.columns import Store, hdf5_column
+from biasbound.data.layout import Layout
+from biasbound.data.trajectories import PERIODIC, Trajectories
+
+__all__ = ["is_sda", "read", "write"]
+
+KINDS = {  # rank → flow, channels, domain of an axis
+    5: ("kolmogorov", ("velocity_x", "velocity_y"), (0.0, 2 * math.pi)),
+    4: ("ks", ("u",), (0.0, 64.0)),
+}
+STEP = 0.2
+
+
+def is_sda(file: h5py.File) -> bool:
+    return isinstance(file.get("x"), h5py.Dataset) and len(file) == 1
+
+
+def read(path: Path, dt: float | None = None) -> Trajectories:
+    """Open lazily."""
+    with h5py.File(path, "r") as file:
+        x = file["x"]
+        name, channels, axis = KINDS.get(x.ndim, ("", (), (0.0, 0.0)))
+        if x.dtype.kind != "f" or not channels or x.shape[2] != len(channels):
+            raise ValueError(
+                f"{path}: found x of shape {x.shape} and {x.dtype}, expected floats "
+                "(trajectories, frames, 2, H, W) or (trajectories, frames, 1, N)"
+            )
+        grid = x.shape[3:]
+        domain = np.asarray(x.attrs.get("domain", [axis] * len(grid)), dtype=np.float64)
+        return Trajectories.open(
+            Layout(
+                name=name,
+                trajectories=x.shape[0],
+                frames=x.shape[1],
+                channels=channels,
+                grid=grid,
+                dt=float(x.attrs.get("dt", STEP) if dt is None else dt),
+                domain=tuple((float(low), float(high)) for low, high in domain),
+                boundary=PERIODIC * len(grid),
+            ),
+            Store([hdf5_column(path, x, len(grid), axis=0)]),
+            name=str(path),
+            provenance={"read from": "SDA file, a single dataset x"},
+        )
+
+
+def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) -> None:
+    """Save velocity in two dimensions, or one channel in one, as float32."""
+    rank, channels = len(trajectories.shape), trajectories.channels
+    if rank not in KINDS or len(channels) != len(KINDS[rank][1]):
+        raise ValueError(
+            f"{trajectories.name}: SDA files hold two channels on two axes or one on one, found "
+            f"the channels {channels} on a grid of {trajectories.layout.grid}"
+        )
+    with replacing(path, overwrite) as temporary, h5py.File(temporary, "w") as file:
+        x = file.create_dataset("x", trajectories.shape, "f4")
+        x.attrs["dt"] = trajectories.dt
+        x.attrs["domain"] = np.array(trajectories.layout.domain)
+        for s, k, fields in trajectories.pieces():
+            x[s : s + len(fields), k : k + fields.shape[1]] = fields

@@ -1,0 +1,1 @@
+"""Flows that are generated here."""

@@ -1,0 +1,38 @@
+"""What a worker process of a generation does; imports little, so that workers start quickly."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from biasbound._io import sync
+from biasbound.data.layout import Block, Layout
+from biasbound.data.statistics import require_finite
+
+__all__ = ["Job", "make"]
+
+Job = tuple[Any, Path, int, int, str]  # source, file, start, stop, dtype
+
+
+def make(job: Job) -> int:
+    """Compute one block, check it and put it on the disk; returns how many trajectories it has."""
+    source, file, start, stop, dtype = job
+    layout: Layout = source.layout
+    block: Block = source.block(start, stop)
+    with np.errstate(over="ignore"):
+        fields = block.fields.astype(dtype, copy=False)
+    if fields.shape != (stop - start, *layout.shape[1:]):
+        raise ValueError(f"{layout.name}: block {start}:{stop} has shape {fields.shape}")
+    require_finite(fields, layout.channels, range(start, stop), range(layout.frames), layout.name)
+    arrays = {"fields": fields}
+    for kind in ("parameters", "series", "static"):
+        arrays |= {f"{kind}.{name}": value for name, value in getattr(block, kind).items()}
+    temporary = file.with_name(f"{file.stem}.{os.getpid()}.tmp")
+    with temporary.open("wb") as stream:
+        np.savez(stream, allow_pickle=False, **arrays)
+    sync(temporary)
+    os.replace(temporary, file)
+    return stop - start

@@ -1,0 +1,217 @@
+"""Kuramoto–Sivashinsky trajectories, the one-dimensional chaotic flow of the paper.
+
+    u_t = −u u_x − u_xx − ν u_xxxx,        x ∈ [0, L) periodic
+
+In Fourier space û' = (k² − ν k⁴) û − ½ i k (u²)^, integrated by ETDRK4. The state holds the modes
+with |m| ≤ (N − 1)/3 only: on N points the products of such modes alias onto none of them (the 2/3
+rule), so the equation keeps its conservation law. The mean of u has k = 0, hence no tendency, and
+stays as it was to the last bit; adding c to u carries the solution along, u(x − ct, t) + c.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from biasbound.data.layout import Block, Layout, Split, demand, stream
+from biasbound.flows.etdrk import ETDRK4
+
+__all__ = ["PRESETS", "KuramotoSivashinsky", "initial_state", "preset", "stepper", "trajectory"]
+
+
+def stepper(
+    points: int,
+    length: float | Float[Tensor, " B"],
+    dt: float | Float[Tensor, " B"],
+    *,
+    nu: float = 1.0,
+    dtype: torch.dtype = torch.float64,
+    device: str | torch.device = "cpu",
+) -> ETDRK4:
+    """One step of size `dt` on the modes û_m, m = 0 … N//2, shape (B, N//2 + 1), zero above N/3.
+
+    A length or step a trajectory (a tensor of B numbers) gives each its own operator.
+    """
+    columns = torch.as_tensor(length, dtype=torch.float64, device=device)[..., None]
+    m = torch.arange(points // 2 + 1, device=device)
+    k = 2 * torch.pi / columns * m.double()
+    flux = (-0.5j * k * (m <= _kept(points))).to(dtype.to_complex())
+
+    def nonlinear(u_k: Tensor) -> Tensor:
+        u = torch.fft.irfft(u_k, n=points)
+        squared_k: Tensor = torch.fft.rfft(u.mul_(u))
+        return squared_k.mul_(flux)
+
+    if isinstance(dt, Tensor):
+        dt = dt.to(device)[:, None]
+    return ETDRK4(k**2 - nu * k**4, dt, nonlinear, dtype)
+
+
+def _kept(points: int) -> int:
+    """The highest mode of the 2/3 rule."""
+    return (points - 1) // 3
+
+
+def trajectory(
+    u0: Float[Tensor, "B N"],
+    *,
+    length: float | Float[Tensor, " B"],
+    frames: int,
+    dt: float | Float[Tensor, " B"] = 0.2,
+    nu: float = 1.0,
+    substeps: int = 4,
+    warmup: int = 0,
+) -> Float[Tensor, "B {frames} N"]:
+    """u at the times dt·(warmup, warmup + 1, … , warmup + frames − 1), from u0 at time 0.
+
+    Each frame is `substeps` steps of ETDRK4 in the precision and on the device of `u0`. Modes of
+    u0 above N/3 are dropped.
+    """
+    points = u0.shape[-1]
+    step = stepper(points, length, dt / substeps, nu=nu, dtype=u0.dtype, device=u0.device)
+    u_k = torch.fft.rfft(u0.detach())
+    u_k[..., _kept(points) + 1 :] = 0
+    out = u0.new_empty(u0.shape[0], frames, points)
+    with torch.inference_mode():  # a sixth less work a step than no_grad on small batches
+        for frame in range(-warmup, frames):
+            if frame >= 0:
+                out[:, frame] = torch.fft.irfft(u_k, n=points)
+            if frame < frames - 1:
+                for _ in range(substeps):
+                    u_k = step(u_k)
+    return out
+
+
+def initial_state(rng: np.random.Generator, points: int) -> Float64[np.ndarray, " N"]:
+    """u(x, 0) = Σ_{m=1}^{10} A_m sin(2π ℓ_m x/L + φ_m), A ~ U(−½, ½), φ ~ U(0, 2π), ℓ ∈ {1, 2}."""
+    amplitude = rng.uniform(-0.5, 0.5, (10, 1))
+    phase = rng.uniform(0.0, 2 * np.pi, (10, 1))
+    waves = rng.integers(1, 3, (10, 1))
+    x = np.arange(points) / points
+    return np.asarray((amplitude * np.sin(2 * np.pi * waves * x + phase)).sum(0))
+
+
+@dataclass(frozen=True)
+class KuramotoSivashinsky:
+    """Generator of KS trajectories, with initial conditions and warm-up of the paper's source.
+
+    `jitter` j draws, for each trajectory, a factor U(1 − j, 1 + j) for its duration and one for
+    its length (the source's 0.1; the paper uses none) and records the `dt` and `length` that come
+    out as parameters. Four substeps of 0.05 put the error of one frame at about 1e-13 in mean
+    square, five orders below the best emulators.
+    """
+
+    split: Split = "train"
+    seed: int = 0
+    trajectories: int = 512
+    frames: int = 140
+    warmup: int = 360
+    length: float = 64.0
+    points: int = 256
+    nu: float = 1.0
+    dt: float = 0.2
+    substeps: int = 4
+    jitter: float = 0.0
+    batch: int = 64
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        demand(self, "1 or more", lambda v: v >= 1, "trajectories", "frames", "substeps", "batch")
+        demand(self, "0 or more", lambda v: v >= 0, "warmup", "seed")
+        demand(self, "positive", lambda v: v > 0, "length", "nu", "dt")
+        demand(self, "in [0, 1)", lambda v: 0 <= v < 1, "jitter")
+        k_max = 2 * np.pi / self.length * _kept(self.points)
+        if self.nu * k_max**2 < 4:  # growth k² − νk⁴ must have turned into strong damping
+            raise ValueError(
+                f"KuramotoSivashinsky: {self.points} points do not resolve length {self.length} "
+                f"at nu {self.nu}: "
+                f"use at least {int(3 * self.length / np.pi / self.nu**0.5) + 4} points."
+            )
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(
+            name="ks",
+            trajectories=self.trajectories,
+            frames=self.frames,
+            channels=("u",),
+            grid=(self.points,),
+            dt=self.dt,
+            domain=((0.0, self.length),),
+            boundary=("periodic",),
+            block=self.batch,
+        )
+
+    def provenance(self) -> dict[str, Any]:
+        return {
+            "equation": "u_t = -u u_x - u_xx - nu u_xxxx",
+            "scheme": "Fourier pseudo-spectral, 2/3 dealiasing, ETDRK4, float64",
+            "initial": "sum of 10 sines, A~U(-0.5,0.5), phase~U(0,2pi), wave number 1 or 2",
+            **asdict(self),
+        }
+
+    def block(self, start: int, stop: int) -> Block:
+        streams = [stream(self.seed, self.split, i) for i in range(start, stop)]
+        u0 = torch.from_numpy(np.stack([initial_state(rng, self.points) for rng in streams]))
+        dt: float | Tensor = self.dt
+        length: float | Tensor = self.length
+        parameters = {}
+        if self.jitter:
+            factor = np.stack(
+                [rng.uniform(1 - self.jitter, 1 + self.jitter, 2) for rng in streams]
+            )
+            parameters = {"dt": self.dt * factor[:, 0], "length": self.length * factor[:, 1]}
+            dt, length = (torch.from_numpy(parameters[name]) for name in ("dt", "length"))
+        u = trajectory(
+            u0.to(self.device),
+            length=length,
+            frames=self.frames,
+            dt=dt,
+            nu=self.nu,
+            substeps=self.substeps,
+            warmup=self.warmup,
+        )
+        if not bool(torch.isfinite(u).all()):
+            raise ValueError(
+                f"KuramotoSivashinsky: trajectories {start} to {stop - 1} blew up: "
+                f"raise substeps (now {self.substeps})."
+            )
+        return Block(u[:, :, None].cpu().numpy(), parameters)
+
+
+# Sizes of (train, valid = test); everything else that a preset changes.
+PRESETS: dict[str, tuple[dict[str, int], dict[str, int], dict[str, Any]]] = {
+    "smoke": (
+        {"trajectories": 16, "frames": 40},
+        {"trajectories": 4, "frames": 40},
+        {"length": 32.0, "points": 64, "batch": 8},
+    ),
+    "small": (
+        {"trajectories": 256, "frames": 140},
+        {"trajectories": 32, "frames": 320},
+        {"length": 32.0, "points": 64},
+    ),
+    "paper": (
+        {"trajectories": 512, "frames": 140},
+        {"trajectories": 64, "frames": 640},
+        {},
+    ),
+}
+
+
+def preset(
+    name: str, split: Split = "train", seed: int = 0, **changes: Any
+) -> KuramotoSivashinsky:
+    """The generator of one split at a named size; `changes` override its fields."""
+    if name not in PRESETS:
+        raise ValueError(
+            f"KuramotoSivashinsky: unknown preset {name!r}, choose one of {', '.join(PRESETS)}."
+        )
+    train, held_out, common = PRESETS[name]
+    sizes = train if split == "train" else held_out
+    return replace(KuramotoSivashinsky(split=split, seed=seed), **{**common, **sizes, **changes})

@@ -1,0 +1,1 @@
+"""Studies: from a config to results, resumable."""

@@ -1,0 +1,273 @@
+"""Bring about the units of a study: skip what is done, go on with what has begun, side by side where nothing waits.
+
+Every process computes on the same number of threads whatever `jobs` is, so that results do not hang on it. A unit that
+fails takes only those with it that read it; the others go on, and the failure is told at the end.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from biasbound._io import remove, workers
+from biasbound.metrics.rows import read_rows, write_rows
+from biasbound.models.method import Method, method
+from biasbound.study.config import NetworkConfig
+from biasbound.study.folder import RunDir, Unit
+from biasbound.study.follow import Event, Follower, Spent, Tell
+from biasbound.study.stages.data import make_data
+from biasbound.study.stages.evaluate import Cost, make_evaluate
+from biasbound.study.stages.material import Material
+from biasbound.study.stages.rollout import make_rollout
+from biasbound.study.stages.search import make_search
+from biasbound.study.stages.train import make_finetune, make_train
+from biasbound.train.trainer import distributed
+
+__all__ = ["Manner", "Outcome", "bring_about", "collect"]
+
+TRAININGS = ("search", "train", "finetune")
+FAILURES = (ValueError, OSError, ArithmeticError, ImportError)
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How to compute; the results do not hang on it, `threads` and `device` aside."""
+
+    jobs: int = 1
+    threads: int = 1
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for name in ("jobs", "threads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
+        if not _usable(self.device):
+            raise ValueError(f"the device {self.device!r} is not here: use cpu")
+
+
+def _usable(device: str) -> bool:
+    """Whether torch computes there; a GPU is only counted, because taking hold of it is for the workers."""
+    try:
+        place = torch.device(device)
+        if place.type == "cuda":
+            return (place.index or 0) < torch.cuda.device_count()
+        torch.zeros(1, device=place).item()
+    except (RuntimeError, AssertionError):
+        return False
+    return True
+
+
+@dataclass
+class Outcome:
+    """What was made, what was there already, and what failed and why."""
+
+    made: list[str] = field(default_factory=list)
+    there: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+# Of this process: units of a study share it. Named by all that a Material takes from a config.
+_materials: dict[tuple[str, str, str, NetworkConfig], Material] = {}
+
+
+def _material(run: RunDir, data: Unit, device: str) -> Material:
+    name = (str(run.path), data.key, device, run.config.network)
+    if name not in _materials:
+        _materials.clear()  # of another study
+        _materials[name] = Material(run.config, run.folder(data), device)
+    return _materials[name]
+
+
+def make_unit(run: RunDir, unit: Unit, tell: Tell, manner: Manner) -> None:
+    """Make one unit in this process, whatever an earlier attempt left."""
+    torch.set_num_threads(manner.threads)
+    rank = distributed(manner.device)
+    if rank.rank != 0:
+        if unit.stage in TRAININGS:
+            _stage(run, unit, run.folder(unit), tell, manner, Spent(run.folder(unit)))
+        return
+    tell(Event("start", unit.name))
+    folder = run.begin(unit)
+    started, spent = datetime.now(UTC).isoformat(timespec="seconds"), Spent(folder)
+    facts = _stage(run, unit, folder, tell, manner, spent)
+    told = {"threads": manner.threads, "processes": rank.world, "device": manner.device}
+    run.finish(unit, {**told, "started": started, **spent.facts(), **facts})
+    tell(Event("done", unit.name, note=_summary(facts)))
+
+
+def _stage(
+    run: RunDir, unit: Unit, folder: Path, tell: Tell, manner: Manner, spent: Spent
+) -> dict[str, Any]:
+    config, inputs = run.config, {other.stage: other for other in unit.inputs}
+    if unit.stage == "data":
+
+        def progress(split: str, done: int, total: int) -> None:
+            tell(Event("move", unit.name, done, total, f"{split} trajectories"))
+            spent.note()
+
+        return make_data(config.data, folder, max(manner.jobs, manner.threads), progress)
+    data = inputs["data"]
+    material = _material(run, data, manner.device)
+    follow = [Follower(unit, tell, spent)]
+    if unit.stage == "search":
+        return make_search(config, method(unit.label), unit.seed, material, folder, follow)
+    if unit.stage == "train":
+        searched = run.folder(inputs["search"]) if "search" in inputs else None
+        return make_train(config, _configured(unit), unit.seed, material, folder, searched, follow)
+    if unit.stage == "finetune":
+        trained = run.folder(inputs["train"])
+        return make_finetune(
+            config, method(unit.label), unit.seed, material, folder, trained, follow
+        )
+    emulator = run.folder(_emulator(unit)) / "emulator"
+    if unit.stage == "rollout":
+        return make_rollout(config, unit.seed, material, folder, emulator)
+    rollout = run.folder(inputs["rollout"])
+    return make_evaluate(
+        config, unit.label, unit.seed, material, folder, rollout, emulator, _cost(run, unit)
+    )
+
+
+def _configured(unit: Unit) -> Method:
+    """The method with the numbers that the config gave it."""
+    told = unit.settings["method"]
+    names = ("levels", "refinements", "sigma_min")
+    return replace(method(unit.label), **{name: told[name] for name in names})
+
+
+def _emulator(unit: Unit) -> Unit:
+    """The unit whose folder has the emulator that this one uses."""
+    found = [u for u in unit.inputs if u.stage in ("train", "finetune")]
+    return found[0] if found else _emulator(next(u for u in unit.inputs if u.stage == "rollout"))
+
+
+def _cost(run: RunDir, unit: Unit) -> Cost:
+    """All that was trained for an emulator, its search too."""
+    records, todo = [], [_emulator(unit)]
+    while todo:
+        now = todo.pop()
+        records.append(run.record(now) or {})
+        todo += [u for u in now.inputs if u.stage in TRAININGS]
+    return Cost(
+        nfe=int(records[0]["nfe"]),
+        updates=sum(int(r["updates"]) for r in records),
+        seconds=round(sum(float(r["cpu_seconds"]) for r in records), 3),
+    )
+
+
+def _summary(facts: Mapping[str, Any]) -> str:
+    shown = ("levels", "forced", "updates", "nfe", "parameters", "frames", "broken", "rows")
+    return ", ".join(f"{facts[k]:,} {k.replace('nfe', 'NFE')}" for k in shown if k in facts)
+
+
+def bring_about(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell) -> Outcome:
+    """Make every unit that is not done; `units` stand after what they read."""
+    outcome, several = Outcome(), distributed(manner.device).world > 1
+    if several:
+        dist.barrier()  # the first process has put the folder in order
+    states = {unit.name: run.state(unit) for unit in units}
+    outcome.there = [name for name, state in states.items() if state == "done"]
+    todo = [unit for unit in units if states[unit.name] != "done"]
+    if several:
+        dist.barrier()  # every process has looked before the first one writes
+    first = [unit for unit in todo if unit.stage == "data"]
+    rest = [unit for unit in todo if unit.stage != "data"]
+    _in_turn(run, first, manner, tell, outcome)
+    if manner.jobs > 1 and len(rest) > 1 and not several:  # several train each unit together
+        _side_by_side(run, rest, manner, tell, outcome)
+    else:
+        _in_turn(run, rest, manner, tell, outcome)
+    return outcome
+
+
+def _doomed(unit: Unit, failed: Mapping[str, str]) -> bool:
+    return any(other.name in failed or _doomed(other, failed) for other in unit.inputs)
+
+
+def _in_turn(
+    run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, outcome: Outcome
+) -> None:
+    for unit in units:
+        if _doomed(unit, outcome.failed):
+            continue
+        try:
+            make_unit(run, unit, tell, manner)
+        except FAILURES as error:
+            _fail(unit, error, tell, outcome)
+        else:
+            outcome.made.append(unit.name)
+        if distributed(manner.device).world > 1:
+            dist.barrier()
+
+
+def _fail(unit: Unit, error: BaseException, tell: Tell, outcome: Outcome) -> None:
+    outcome.failed[unit.name] = " ".join(str(error).split())
+    tell(Event("failed", unit.name, note=outcome.failed[unit.name]))
+
+
+_queue: Any = None  # of a worker, to its parent
+
+
+def _remember_queue(to_parent: Any) -> None:
+    global _queue
+    _queue = to_parent
+
+
+def _work(run: RunDir, unit: Unit, manner: Manner) -> None:
+    make_unit(run, unit, _queue.put, manner)
+
+
+def _side_by_side(
+    run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, outcome: Outcome
+) -> None:
+    """As many processes as `jobs`; a unit starts when all that it reads is there."""
+    events = multiprocessing.get_context("spawn").Queue()
+    waiting, running = list(units), dict[Future[None], Unit]()
+    with workers(manner.jobs, _remember_queue, events) as pool:
+        while waiting or running:
+            pending = {u.name for u in (*waiting, *running.values())}
+            waiting = [u for u in waiting if not _doomed(u, outcome.failed)]
+            for unit in list(waiting):
+                if len(running) < manner.jobs and not pending & {u.name for u in unit.inputs}:
+                    waiting.remove(unit)
+                    running[pool.submit(_work, run, unit, manner)] = unit
+            finished, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+            _pass_on(events, tell)
+            for future in finished:
+                unit = running.pop(future)
+                error = future.exception()
+                if error is None:
+                    outcome.made.append(unit.name)
+                elif isinstance(error, FAILURES):
+                    _fail(unit, error, tell, outcome)
+                else:
+                    raise error
+        _pass_on(events, tell)
+
+
+def _pass_on(events: Any, tell: Tell) -> None:
+    while True:
+        try:
+            tell(events.get_nowait())
+        except queue.Empty:
+            return
+
+
+def collect(run: RunDir, units: Sequence[Unit]) -> Path | None:
+    """All rows of the evaluations that are done, in the order of the study, as results.jsonl; None for none."""
+    done = [u for u in units if u.stage == "evaluate" and run.state(u) == "done"]
+    path = run.path / "results.jsonl"
+    if not done:
+        remove(path)  # rows of other settings must not stand beside this config
+        return None
+    write_rows(path, [row for unit in done for row in read_rows(run.folder(unit) / "rows.jsonl")])
+    return path

@@ -1,0 +1,236 @@
+"""A study's folder: numbered stages, each made of units that are done once, whole, and with their provenance.
+
+    RUN/run.json  config.yaml  results.jsonl
+    RUN/01-data/                         RUN/02-search/<label>/seed-<s>/
+    RUN/03-train/<label>/seed-<s>/       RUN/04-finetune/<label>/seed-<s>/
+    RUN/05-rollout/<label>/seed-<s>/     RUN/06-evaluate/<label>/seed-<s>/     RUN/07-report/
+
+A unit's *key* is a digest of all that its result hangs on: its stage, its part of the config and the keys of the units
+that it reads. `stage.json` is written last, with the key: a unit whose key is there is done and never made again, one
+with another key is stale, one without has begun or not. Changed settings thus name exactly the units that they touch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from biasbound import __version__
+from biasbound._io import lock, remove, write_text
+from biasbound.study.config import Config
+from biasbound.study.parsing import read_config, to_yaml
+
+__all__ = ["FORMAT", "STAGES", "RunDir", "State", "Unit", "open_run", "provenance", "read_json"]
+
+FORMAT = 1
+STAGES = {
+    "data": "01-data",
+    "search": "02-search",
+    "train": "03-train",
+    "finetune": "04-finetune",
+    "rollout": "05-rollout",
+    "evaluate": "06-evaluate",
+    "report": "07-report",
+}
+State = Literal["done", "stale", "begun", "to do"]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One thing to make: a stage for a method and a seed. `inputs` are the units that it reads."""
+
+    stage: str
+    label: str = ""  # of the method; data and report have none
+    seed: int = 0
+    settings: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # JSON values that its result hangs on
+    inputs: tuple[Unit, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As people and folders call it."""
+        return (
+            f"{STAGES[self.stage]}/{self.label}/seed-{self.seed}"
+            if self.label
+            else STAGES[self.stage]
+        )
+
+    @property
+    def key(self) -> str:
+        told = {
+            "format": FORMAT,
+            "unit": self.name,
+            "settings": self.settings,
+            "inputs": [unit.key for unit in self.inputs],
+        }
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def read_json(path: Path) -> Any:
+    """JSON of a file of ours; damage is a sentence."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is damaged ({error}); remove the folder {path.parent} to make it again"
+        ) from error
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """A study's folder and its config."""
+
+    path: Path
+    config: Config
+
+    def folder(self, unit: Unit) -> Path:
+        return self.path / unit.name
+
+    def record(self, unit: Unit) -> dict[str, Any] | None:
+        """What stage.json says of a finished unit."""
+        path = self.folder(unit) / "stage.json"
+        found: dict[str, Any] | None = read_json(path) if path.exists() else None
+        return found
+
+    def state(self, unit: Unit) -> State:
+        record = self.record(unit)
+        if record is not None:
+            return "done" if record["key"] == unit.key else "stale"
+        begun = self.folder(unit) / "begun.json"
+        if not begun.exists():
+            return "to do"
+        return "begun" if read_json(begun)["key"] == unit.key else "stale"
+
+    def begin(self, unit: Unit) -> Path:
+        """The unit's folder, marked with its key; what a killed process left in it is kept for going on."""
+        folder = self.folder(unit)
+        if self.state(unit) == "stale":
+            raise ValueError(
+                f"{folder} was made with other settings; give --redo to make it again"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "begun.json").exists():
+            write_text(folder / "begun.json", json.dumps({"key": unit.key}))
+        return folder
+
+    def finish(self, unit: Unit, facts: Mapping[str, Any]) -> None:
+        """Write stage.json: from now on the unit is done."""
+        told = {
+            "stage": unit.stage,
+            "unit": unit.name,
+            "key": unit.key,
+            "inputs": {other.name: other.key for other in unit.inputs},
+            "config": unit.settings,
+            **provenance(),
+            "seed": unit.seed,
+            **facts,
+        }
+        write_text(self.folder(unit) / "stage.json", json.dumps(told, indent=1) + "\n")
+        (self.folder(unit) / "begun.json").unlink(missing_ok=True)
+
+    def discard(self, units: Iterable[Unit]) -> None:
+        """Remove what stale units hold."""
+        for unit in units:
+            if self.state(unit) == "stale":
+                remove(self.folder(unit))
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the folder against a second writer."""
+        with lock(self.path / ".writing"):
+            yield
+
+
+def open_run(path: Path, config: Config | None = None) -> RunDir:
+    """The run in this folder: a new one when `config` is given, else as it was saved.
+
+    With a config the folder's is replaced; which units that makes stale is for the caller to find and say.
+    """
+    mark = path / "run.json"
+    if mark.exists():
+        told = read_json(mark)
+        if not isinstance(told, dict) or told.get("format") != FORMAT:
+            version = told.get("version", "unknown") if isinstance(told, dict) else "unknown"
+            raise ValueError(
+                f"{path} is a run folder of biasbound {version}, which this version ({__version__}) cannot "
+                "continue; use another folder"
+            )
+        return RunDir(path, read_config(path / "config.yaml") if config is None else config)
+    if config is None:
+        raise ValueError(
+            f"{path} is not a run folder (it has no run.json); `biasbound run` makes one"
+        )
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{path} exists and is not a run folder; name another one")
+    path.mkdir(parents=True, exist_ok=True)
+    run = RunDir(path, config)
+    save_config(run)
+    return run
+
+
+def save_config(run: RunDir) -> None:
+    """Write config.yaml and run.json."""
+    write_text(run.path / "config.yaml", to_yaml(run.config))
+    told = {
+        "format": FORMAT,
+        "version": __version__,
+        "dataset": run.config.data.dataset,
+        "title": run.config.title,
+    }
+    write_text(run.path / "run.json", json.dumps(told, indent=1) + "\n")
+
+
+def provenance() -> dict[str, Any]:
+    """Which code on which machine."""
+    from importlib.metadata import version
+
+    here = Path(__file__).parent
+    ours = _git(here, "rev-parse", "--show-toplevel") == str(here.resolve().parent)
+    commit = (
+        _git(here, "rev-parse", "HEAD") if ours else None
+    )  # an installed copy has none of its own
+    return {
+        "version": __version__,
+        "commit": commit,
+        "dirty": None
+        if commit is None
+        else bool(_git(here, "status", "--porcelain", "--", str(here))),
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "machine": _processor(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+    }
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        found = subprocess.run(
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=20
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        model = next(
+            line.partition(":")[2].strip() for line in lines if line.startswith("model name")
+        )
+    except (OSError, StopIteration):
+        model = platform.processor()
+    return f"{platform.machine()}, {model}" if model else platform.machine()

@@ -1,0 +1,133 @@
+"""From YAML files and command lines to a config, and back; what does not fit is refused with the nearest name that exists."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jsonargparse
+import yaml
+
+from biasbound.study.config import SECTIONS, Config
+
+__all__ = ["ConfigParser", "config_parser", "made", "plain", "presets", "read_config", "to_yaml"]
+
+# Field docstrings are the help of the command line.
+jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+
+PRESETS = Path(__file__).parent / "presets"
+
+
+def presets() -> dict[str, Path]:
+    """The named studies, each a YAML file."""
+    return {path.stem: path for path in sorted(PRESETS.glob("*.yaml"))}
+
+
+def plain(value: Any) -> Any:
+    """JSON values: dataclasses as dicts, tuples as lists."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {k: plain(v) for k, v in asdict(value).items()}
+    if isinstance(value, Mapping):
+        return {k: plain(v) for k, v in value.items()}
+    return [plain(v) for v in value] if isinstance(value, tuple | list) else value
+
+
+def to_yaml(config: Config) -> str:
+    """The resolved whole, which `read_config` reads back equal."""
+    text: str = yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+class ConfigParser(jsonargparse.ArgumentParser):
+    """Says in one sentence what is wrong, with the nearest name that exists."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        sentence = _sentence(message)
+        unknown = re.search(r"unrecognized arguments: (--?\S+)", sentence)
+        grouped = re.search(r"Group '(\S+)' does not accept option '(\S+)'", sentence)
+        keyed = re.search(r"Option '(\S+)' is not accepted", sentence)
+        names = [*_names(Config), *(a.dest for a in self._actions)]
+        if grouped:
+            sentence = f"there is no field {grouped[1]}.{grouped[2]}" + _nearest(
+                f"{grouped[1]}.{grouped[2]}", names
+            )
+        elif unknown:
+            given = unknown[1].partition("=")[0].lstrip("-")
+            sentence = f"there is no option --{given}" + _nearest(given, names, "--")
+        elif keyed:
+            sentence = f"there is no field {keyed[1]}" + _nearest(keyed[1], names)
+        self.exit(2, f"{self.prog}: {sentence}; `{self.prog} --help` shows what there is\n")
+
+
+def _sentence(message: str) -> str:
+    text = " ".join(message.split()).replace("<class '", "").replace("'>", "").rstrip(".")
+    return re.sub(r"Parser key \"([\w.]+)\": ", r"\1: ", text)
+
+
+def _nearest(given: str, names: Iterable[str], mark: str = "") -> str:
+    """`, did you mean …?` by the whole name, or by its last part in another section."""
+    names = list(names)
+    close = difflib.get_close_matches(given, names, n=1, cutoff=0.6)
+    if not close:
+        last = given.rpartition(".")[2]
+        close = [n for n in names if n.rpartition(".")[2] == last][:1]
+    return f"; did you mean {mark}{close[0]}?" if close else ""
+
+
+def _names(kind: type, prefix: str = "") -> list[str]:
+    """section.field of every field."""
+    found = []
+    for f in fields(kind):
+        nested = SECTIONS.get(f.name) if kind is Config else None
+        found += _names(nested, f"{f.name}.") if nested else [prefix + f.name]
+    return found
+
+
+def config_parser(
+    prog: str, description: str, epilog: str, base: Path | None = None
+) -> ConfigParser:
+    """A parser with every field of `Config` as an option; `base` is a YAML file of defaults."""
+    parser = ConfigParser(
+        prog=prog,
+        description=description,
+        epilog=epilog,
+        default_config_files=[] if base is None else [str(base)],
+        default_env=False,
+        usage=f"{prog} [RUN] [--preset NAME] [--config FILE] [--section.field VALUE ...] [options below]",
+    )
+    parser.add_argument(
+        "--config", action="config", help="a YAML file with fields of the study, your own"
+    )
+    parser.add_class_arguments(Config, None)
+    return parser
+
+
+def made(parser: ConfigParser, given: Any) -> Config:
+    """The config of parsed arguments; a field that does not fit is a ValueError."""
+    try:
+        built = parser.instantiate(given)
+    except TypeError as error:
+        section = next(
+            (
+                s
+                for s in SECTIONS
+                if not isinstance(given.get(s), Mapping | jsonargparse.Namespace)
+            ),
+            "?",
+        )
+        raise ValueError(
+            f"{section} is a section with fields, not {given.get(section)!r}"
+        ) from error
+    return Config(**{f.name: getattr(built, f.name) for f in fields(Config)})
+
+
+def read_config(path: Path, changes: Sequence[str] = ()) -> Config:
+    """The config of a YAML file, with changes as on the command line."""
+    if not path.is_file():
+        raise ValueError(f"there is no config file {path}")
+    parser = config_parser(str(path), "", "", path)
+    return made(parser, parser.parse_args(list(changes)))

@@ -1,0 +1,114 @@
+"""What a study will cost, before anything is computed: parameters, updates, operations and memory of each training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from biasbound.data.layout import Layout
+from biasbound.models.method import Method, method
+from biasbound.nets import UNetConfig
+from biasbound.study.config import Config
+from biasbound.study.folder import Unit
+from biasbound.study.graph import base_of
+from biasbound.study.stages.data import opened, source_of
+from biasbound.study.stages.material import network_for
+
+__all__ = ["Plan", "layout_of", "plan"]
+
+BYTES = 4  # a float32
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One training: the operations count multiplications and additions of all its updates, forwards and backwards."""
+
+    unit: Unit
+    parameters: int
+    updates: int
+    flops: float
+    bytes: int  # weights, gradients, optimiser, average, and what one batch keeps for its gradient
+
+
+def layout_of(config: Config) -> Layout:
+    """Shape of the training data as the emulators see them; generated data need not be there."""
+    data = config.data
+    if data.train is not None:
+        return opened(data, "train").layout
+    made = source_of(data, "train").layout
+    grid = tuple(len(range(0, n, data.stride_space)) for n in made.grid)
+    frames = len(range(0, made.frames, data.stride_time))
+    return replace(made, frames=frames, grid=grid, dt=made.dt * data.stride_time)
+
+
+def plan(config: Config, units: Iterable[Unit]) -> list[Plan]:
+    """The trainings among the units."""
+    layout = layout_of(config)
+    network = network_for(config.network, layout, config.data.conditions)
+    return [
+        _training(config, unit, layout, network)
+        for unit in units
+        if unit.stage in ("search", "train", "finetune")
+    ]
+
+
+def _training(config: Config, unit: Unit, layout: Layout, network: UNetConfig) -> Plan:
+    chosen = method(unit.label) if unit.stage == "finetune" else base_of(unit.label)
+    batch = config.train.batch
+    items = layout.trajectories * (layout.frames - 1)
+    updates = config.train.total(items)
+    if unit.stage == "search":
+        updates = config.search.updates or updates
+    elif unit.stage == "finetune":
+        updates = config.finetune.updates or max(1, updates // 5)
+    forward, kept, parameters = _measured(chosen, network, layout)
+    calls = _calls(chosen, config)
+    weights = parameters * BYTES * (5 if config.train.ema is not None else 4)
+    return Plan(
+        unit,
+        parameters,
+        updates,
+        3.0 * forward * batch * calls * updates,
+        weights + kept * batch * calls,
+    )
+
+
+def _calls(chosen: Method, config: Config) -> int:
+    """Network calls of one sample in one update."""
+    if chosen.proxy:
+        unroll, proxy = config.finetune.unroll, config.finetune.proxy_steps + 1
+        return unroll * (1 + proxy) + 1
+    return 1 + chosen.unroll
+
+
+def _measured(chosen: Method, network: UNetConfig, layout: Layout) -> tuple[int, int, int]:
+    """(operations of a forward pass, bytes kept for the gradient, parameters), one sample, without computing it."""
+    with torch.device("meta"):
+        net: Any = chosen.model(network, 1.0).net
+        x = torch.zeros(1, network.in_channels - network.out_channels, *layout.grid)
+        y = torch.zeros(1, network.out_channels, *layout.grid)
+        arguments = (x,) if chosen.base == "unet" else (y, x, torch.zeros(1))
+        kept: dict[int, int] = {}
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            kept[id(tensor)] = tensor.numel() * BYTES
+            return tensor
+
+        hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+        with FlopCounterMode(display=False) as counter, hooks:
+            net(*arguments)
+    parameters = sum(p.numel() for p in net.parameters())
+    return counter.get_total_flops(), sum(kept.values()), parameters
+
+
+def human(count: float) -> str:
+    """3 significant digits with a unit prefix."""
+    for prefix in ("", "k", "M", "G", "T", "P", "E"):
+        if count < 1000:
+            return f"{count:.3g} {prefix}".rstrip()
+        count /= 1000
+    return f"{count:.3g} Z"

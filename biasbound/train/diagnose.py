@@ -1,0 +1,122 @@
+r"""The diagnosis of one denoiser that is there already: where its chain leaves its training distribution.
+
+Exploration trains; a diagnosis only measures. On a grid of levels it takes the own-prediction bias and the clean-input
+error of the network as it is; the levels within τ and the top are then joined by the greedy rule to the ladder that
+suits this network on these data. With a schedule, every bias along its chain is measured too.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from biasbound.core.bias import BiasRow, Stability, TwoStepTable, bias_curve, stability
+from biasbound.core.denoise import Denoiser
+from biasbound.core.noise import Condition, State
+from biasbound.core.sample import Transition
+from biasbound.core.schedule import Schedule
+from biasbound.core.search import ForcedTransition, NothingSolved
+from biasbound.train.explorer import grid, ladder
+from biasbound.train.options import SearchOptions
+
+__all__ = ["Diagnosis", "diagnose"]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Stability at every level of the grid; the recommended ladder, if any level is stable; biases along both chains."""
+
+    tau: float
+    levels: Mapping[float, Stability]
+    ladder: Schedule | None
+    table: TwoStepTable | None
+    along_ladder: tuple[BiasRow, ...]
+    schedule: Schedule | None  # the one in use
+    along_schedule: tuple[BiasRow, ...]
+
+    @property
+    def stable(self) -> tuple[float, ...]:
+        return tuple(s for s, found in self.levels.items() if found.own.mean <= self.tau)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "tau": self.tau,
+            "levels": [{"sigma": s, **found.as_dict()} for s, found in self.levels.items()],
+            "ladder": None if self.ladder is None else list(self.ladder.sigma),
+            "forced": [] if self.ladder is None else self.ladder.meta["forced"],
+            "along_ladder": [row.as_dict() for row in self.along_ladder],
+            "schedule": None if self.schedule is None else list(self.schedule.sigma),
+            "along_schedule": [row.as_dict() for row in self.along_schedule],
+        }
+
+
+def diagnose(
+    denoiser: Denoiser,
+    x: Condition,
+    y: State,
+    options: SearchOptions,
+    schedule: Schedule | None = None,
+    *,
+    transition: Transition = "renoise",
+    batch_size: int | None = 128,
+) -> Diagnosis:
+    """Measure a denoiser on pairs in its own units; `schedule` and `transition` are those that its chain uses now."""
+    generator = torch.Generator().manual_seed(options.seed)
+    levels = {
+        s: stability(
+            denoiser, x, y, s, draws=options.draws, generator=generator, batch_size=batch_size
+        )
+        for s in grid(options).sigma
+    }
+
+    def along(chain: Schedule | None) -> tuple[BiasRow, ...]:
+        if chain is None:
+            return ()
+        noise = torch.Generator().manual_seed(options.seed)
+        rows = bias_curve(
+            denoiser,
+            x,
+            y,
+            chain,
+            draws=options.draws,
+            generator=noise,
+            batch_size=batch_size,
+            transition=transition,
+        )
+        return tuple(rows)
+
+    found, table = _ladder(denoiser, levels, x, y, options)
+    return Diagnosis(options.tau, levels, found, table, along(found), schedule, along(schedule))
+
+
+def _ladder(
+    denoiser: Denoiser,
+    levels: Mapping[float, Stability],
+    x: Condition,
+    y: State,
+    options: SearchOptions,
+) -> tuple[Schedule | None, TwoStepTable | None]:
+    """Algorithm 2 with one network for all levels; nothing where no level is stable."""
+    tau = options.tau_explore or options.tau
+    stable = [s for s, found in levels.items() if found.own.mean <= tau]
+    if not stable:
+        return None, None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ForcedTransition)  # in the ladder's record
+        return ladder(dict.fromkeys({*stable, max(levels)}, denoiser), x, y, options)
+
+
+def require_stable(found: Diagnosis) -> Schedule:
+    """The recommended ladder, or a sentence that says what to change."""
+    if found.ladder is None:
+        least = min(f.own.mean for f in found.levels.values())
+        raise NothingSolved(
+            f"no level of the grid is stable: the lowest own-prediction bias is {least:.4g}, above τ = {found.tau}; train "
+            "the network longer, raise τ, or extend the grid upwards"
+        )
+    return found.ladder

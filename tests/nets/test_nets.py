@@ -1,0 +1,233 @@
+"""Networks: counts, symmetries, derivatives, configs, and that they learn."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from net_configs import CONFIGS, LEAN, ROUND, fields_for
+
+from biasbound.core.bias import jacobian_norm
+from biasbound.core.denoise import VDenoiser, X0Denoiser
+from biasbound.core.noise import renoise
+from biasbound.nets import ConditionalNet, DirectNet, UNet, layers, mini, paper
+from biasbound.nets.blocks import Attention
+
+every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+
+
+def awake(config, seed=0):
+    """A network whose layers that start at zero have been stirred, so that every part has a say."""
+    rng = torch.Generator().manual_seed(seed)
+    net = UNet(config, rng)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=rng)
+    return net
+
+
+@pytest.mark.parametrize(
+    ("case", "millions"), [("ks", 0.96), ("kolmogorov", 1.87), ("transonic", 6.97)]
+)
+def test_parameter_counts_are_the_papers_within_three_percent(case, millions):
+    assert UNet(paper(case)).parameter_count == pytest.approx(millions * 1e6, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("size", "padding", "millions"),
+    [("small", ROUND[:1], 0.07), ("large", ROUND[:1], 0.37), ("small", ROUND, 0.1)],
+)
+def test_small_networks_are_small(size, padding, millions):
+    count = UNet(mini(size, padding=padding)).parameter_count
+    assert count == pytest.approx(millions * 1e6, rel=0.15)
+
+
+@every_config
+@pytest.mark.parametrize("batch", [1, 5])
+def test_shape_and_finiteness_over_the_whole_range_of_levels(config, batch):
+    net = awake(config)
+    inputs, _ = fields_for(config, batch)
+    for level in (-25.0, 0.0, 30.0):
+        outputs = net(inputs, torch.full((batch,), level))
+        assert outputs.shape == (batch, config.out_channels, *inputs.shape[2:])
+        assert outputs.is_contiguous()
+        assert outputs.isfinite().all()
+
+
+@every_config
+def test_samples_do_not_see_each_other(config):
+    net = awake(config)
+    inputs, log_snr = fields_for(config)
+    torch.testing.assert_close(net(inputs, log_snr)[1:2], net(inputs[1:2], log_snr[1:2]))
+
+
+@every_config
+def test_a_shifted_field_gives_a_shifted_result(config):
+    net = awake(config).double()
+    inputs, log_snr = (t.double() for t in fields_for(config))
+    shift = tuple(config.stride * n for n in (1, -2)[: config.dims])
+    axes = tuple(range(2, 2 + config.dims))
+    expected = net(inputs, log_snr).roll(shift, axes)
+    torch.testing.assert_close(net(inputs.roll(shift, axes), log_snr), expected)
+    single = net.float()(inputs.float().roll(shift, axes), log_snr.float())
+    assert (single - expected).abs().max() < 1e-5 * expected.abs().max()
+
+
+def test_zero_padding_knows_where_the_grid_ends():
+    """The test above can fail: with zeros along one axis, a shift along it, and only it, changes the result."""
+    net = awake(replace(CONFIGS["paper 2-D"], padding=("zeros", "circular"))).double()
+    inputs, log_snr = (t.double() for t in fields_for(net.config))
+    before = net(inputs, log_snr)
+
+    def gap(axis):
+        return (net(inputs.roll(4, axis), log_snr) - before.roll(4, axis)).abs().max()
+
+    assert gap(3) < 1e-12
+    assert gap(2) > 1e-3
+
+
+@pytest.mark.parametrize("padding", ["circular", "zeros"])
+@pytest.mark.parametrize(("kernel", "stride"), [((1, 3), 1), ((1, 7), 1), ((3, 3), 1), ((4, 4), 2), ((1, 4), 2)])  # fmt: skip
+def test_convolutions_are_pytorchs(padding, kernel, stride, rng):
+    ours = layers.Conv((3, 5), kernel, (padding, padding), stride=stride).double()
+    reach = [(k - 1) // 2 for k in kernel]
+    theirs = torch.nn.Conv2d(
+        3, 5, kernel, ours.stride, tuple(reach), padding_mode=padding, dtype=torch.float64
+    )
+    theirs.weight.data, theirs.bias.data = ours.weight.data.permute(0, 3, 1, 2), ours.bias.data
+    x = torch.randn(2, 1 if kernel[0] == 1 else 8, 8, 3, dtype=torch.float64, generator=rng)
+    torch.testing.assert_close(ours(x), theirs(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("kernel", [(1, 4), (4, 4)])
+def test_the_transposed_convolution_is_the_transpose(kernel, rng):
+    """⟨up(x), y⟩ = ⟨x, down(y)⟩ when both share their weights, circular or not."""
+    for padding in (ROUND, ("zeros", "zeros"), ("circular", "zeros")):
+        up = layers.TransposedConv((3, 5), kernel, padding).double()
+        down = layers.Conv((5, 3), kernel, padding, stride=2).double()
+        down.weight.data = up.weight.data
+        up.bias.data.zero_(), down.bias.data.zero_()
+        x = torch.randn(2, 1 if kernel[0] == 1 else 4, 4, 3, dtype=torch.float64, generator=rng)
+        y = torch.randn(up(x).shape, dtype=torch.float64, generator=rng)
+        torch.testing.assert_close((up(x) * y).sum(), (x * down(y)).sum())
+
+
+def test_wrapping_continues_the_field_whatever_its_size(rng):
+    x = torch.randn(2, 4, 3, 2, dtype=torch.float64, generator=rng, requires_grad=True)
+
+    def cubed(x):
+        return layers.wrap(x, (2, 1), ROUND)[0] ** 3
+
+    torch.autograd.gradcheck(cubed, x, check_forward_ad=True)
+
+
+def test_blocks_to_space_undoes_space_to_blocks(rng):
+    x = torch.randn(2, 4, 6, 3, generator=rng)
+    blocks = layers.space_to_blocks(x, (2, 2))
+    assert blocks.shape == (2, 2, 3, 12)
+    assert set(blocks[0, 0, 0].tolist()) == set(x[0, :2, :2].flatten().tolist())
+    torch.testing.assert_close(layers.blocks_to_space(blocks, (2, 2)), x)
+
+
+def test_linear_attention_averages_when_all_keys_are_equal(rng):
+    """With equal keys softmax(k) is 1/n at each point, so every point receives the mean value, scaled alike."""
+    attention = Attention(4, linear=True)
+    inner = attention.out.in_features
+    with torch.no_grad():
+        attention.qkv.weight[: 2 * inner] = 0
+    attention.out_norm = torch.nn.Identity()
+    x = torch.randn(2, 3, 5, 4, generator=rng)
+    change = attention(x) - x
+    torch.testing.assert_close(change, change[:, :1, :1].expand_as(change), atol=1e-6, rtol=1e-5)
+
+
+@every_config
+def test_a_gradient_reaches_every_parameter(config):
+    for net in (awake(config), awake(replace(config, noise=False))):
+        inputs, log_snr = fields_for(config)
+        net(inputs, log_snr if net.config.noise else None).square().sum().backward()
+        for name, parameter in net.named_parameters():
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().max() > 0, name
+
+
+@every_config
+def test_forward_and_reverse_derivatives_agree(config):
+    """⟨u, J v⟩ = ⟨Jᵀ u, v⟩."""
+    net = awake(config).double()
+    inputs, log_snr = (t.double() for t in fields_for(config, batch=2))
+    v = torch.randn_like(inputs)
+    outputs, jv = torch.func.jvp(lambda i: net(i, log_snr), (inputs,), (v,))
+    u = torch.randn_like(outputs)
+    (ju,) = torch.func.vjp(lambda i: net(i, log_snr), inputs)[1](u)
+    torch.testing.assert_close((u * jv).sum(), (ju * v).sum())
+
+
+def test_the_norm_of_a_denoisers_derivative_can_be_found(rng):
+    config = CONFIGS["lean 2-D"]
+    net = ConditionalNet(config)
+    net.unet = awake(config)
+    denoiser = X0Denoiser(net.double())
+    y_t, x = torch.randn(2, 2, 1, 4, 4, dtype=torch.float64, generator=rng)
+    norm = jacobian_norm(denoiser, y_t, x, 0.5, generator=rng)
+    for i in range(2):
+        exact = torch.func.jacrev(lambda y, i=i: denoiser(y, x[i : i + 1], 0.5))(y_t[i : i + 1])
+        largest = torch.linalg.matrix_norm(exact.detach().reshape(16, 16), 2)
+        torch.testing.assert_close(norm[i].detach(), largest, rtol=1e-3, atol=0)
+
+
+def test_a_network_is_traced_whole():
+    """torch.compile sees one graph. In a process of its own, as the tracer would follow the type checks of the
+    tests too; tracing alone, since the rest is PyTorch's own work and slow."""
+    program = """
+import torch
+from biasbound.nets import UNet, UNetConfig
+config = UNetConfig(2, 1, 2, 12, (1, 1), "convnext", 1, True, True, ("circular", "zeros"), zero_init=False)
+net = UNet(config)
+inputs = torch.randn(2, 2, 8, 8), torch.zeros(2)
+results = []
+for run in (net, torch.compile(net, backend="eager", fullgraph=True)):
+    outputs = run(*inputs)
+    results.append((outputs, *torch.autograd.grad(outputs.square().sum(), list(net.parameters()))))
+torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # fmt: skip
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("name", ["lean 1-D", "lean 2-D", "paper 1-D"])
+def test_a_network_learns_advection_with_a_quadratic_term(name, rng):
+    """y(p) = x(p − 1) + x(p)²/2 of white noise: persistence is wrong by the size of the field."""
+    config = replace(CONFIGS[name], multipliers=(1, 1), blocks=1)
+    net = DirectNet(config.deterministic(), rng)
+    optimiser = torch.optim.Adam(net.parameters(), lr=1e-2, fused=True)
+    steps = 150
+    for step in range(steps):
+        x = torch.randn(16, 1, *[8] * config.dims, generator=rng)
+        y = x.roll(1, -1) + x.square() / 2
+        loss = F.mse_loss(net(x), y)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.param_groups[0]["lr"] = 1e-2 * (1 - step / steps)
+        optimiser.step()
+    assert loss < F.mse_loss(x, y) / 20
+
+
+def test_a_denoiser_learns_from_the_level_as_well(rng):
+    """For y = x the right output is v = (√ᾱ y_t − x)/σ: a network that could not tell the levels apart would be
+    left with the variance between them."""
+    denoiser = VDenoiser(ConditionalNet(replace(LEAN, multipliers=(1,)), rng))
+    optimiser = torch.optim.Adam(denoiser.parameters(), lr=1e-2, fused=True)
+    levels, steps = torch.tensor([0.2, 0.9], dtype=torch.float64), 200
+    for step in range(steps):
+        y, eps = torch.randn(2, 32, 1, 8, generator=rng)
+        sigma = levels[torch.randint(2, (32,), generator=rng)]
+        y_t = renoise(y, sigma, eps)
+        loss = F.mse_loss(denoiser.prediction(y_t, y, sigma), denoiser.target(y, y, sigma, eps))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.param_groups[0]["lr"] = 1e-2 * (1 - step / steps)
+        optimiser.step()
+    assert loss < 0.05

@@ -1,0 +1,122 @@
+"""A study as a value: presets, overrides, and refusals that name the field."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from biasbound.models.method import method
+from biasbound.study import config as config_module
+from biasbound.study.config import Config
+from biasbound.study.parsing import presets, read_config, to_yaml
+from biasbound.train.options import FitOptions, SearchOptions, TrainOptions
+
+SCALES = ("smoke", "demo", "mini", "paper")
+
+
+def test_every_flow_has_every_scale():
+    expected = {
+        f"{flow}-{scale}" for flow in ("ks", "kolmogorov", "transonic") for scale in SCALES
+    }
+    assert set(presets()) == expected
+
+
+@pytest.mark.parametrize("name", sorted(presets()))
+def test_a_preset_survives_its_own_yaml(name, tmp_path):
+    made = read_config(presets()[name])
+    (tmp_path / "again.yaml").write_text(to_yaml(made))
+    assert read_config(tmp_path / "again.yaml") == made
+    assert [method(label).label for label in made.methods] == list(made.methods)
+
+
+def test_the_command_line_overrides_the_file(tmp_path):
+    base = read_config(presets()["ks-smoke"])
+    path = presets()["ks-smoke"]
+    changed = read_config(
+        path, ["--train.lr", "2e-4", "--seeds", "[3, 4]", "--data.settings", "{nu: 0.9}"]
+    )
+    assert changed == replace(
+        base,
+        seeds=(3, 4),
+        train=replace(base.train, lr=2e-4),
+        data=replace(base.data, settings={"nu": 0.9}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("train: {lrr: 1}", "did you mean train.lr?"),
+        ("trian: {lr: 1}", "did you mean train.lr?"),
+        ("train: {lr: fast}", "train.lr"),
+        ("train: {batch: 2.5}", "train.batch"),
+        ("network: {size: huge}", "network.size"),
+        ("search: {levels: many}", "search.levels"),
+        ("train: [1", "pars"),
+        ("methods: unet", "methods"),
+    ],
+)
+def test_a_wrong_field_is_named_with_the_nearest_right_one(text, complaint, tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(SystemExit) as stop:
+        read_config(tmp_path / "mine.yaml")
+    said = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert complaint in said
+    assert len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (["--search.tau", "0.9"], "tau"),
+        (["--search.levels", "0"], "levels"),
+        (["--search.sigma_min", "1.5"], "sigma_min"),
+        (["--train.epochs", "3"], "either in updates or in epochs"),
+        (["--methods", "[unet, unet]"], "methods"),
+        (["--seeds", "[]"], "seeds"),
+        (["--data.dataset", "mine"], "data.train"),
+        (["--data.valid", "x.h5"], "data.train"),
+        (["--data.stride_time", "0"], "data.stride_time"),
+        (["--rollout.members", "0"], "rollout.members"),
+        (["--evaluate.steps", "[0]"], "evaluate.steps"),
+        (["--finetune.unroll", "0"], "finetune.unroll"),
+        (["--search.updates", "1"], "search.updates"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused_in_one_sentence(changes, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        read_config(presets()["ks-smoke"], changes)
+
+
+def test_a_section_must_have_fields(tmp_path):
+    (tmp_path / "mine.yaml").write_text("train: 3")
+    with pytest.raises(ValueError, match="train is a section"):
+        read_config(tmp_path / "mine.yaml")
+
+
+def test_the_config_knows_every_section():
+    sections = {f: type(getattr(Config(), f)) for f in config_module.SECTIONS}
+    assert sections == config_module.SECTIONS
+
+
+def test_help_and_config_need_no_torch():
+    code = (
+        "import sys, biasbound.cli as c\ntry: c.main(['run', '--help'])\nexcept SystemExit: pass\n"
+        "c.main(['run', '--preset', 'ks-demo', '--print_config'])\nsys.exit('torch' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "--search.tau" in run.stdout
+    assert "example: biasbound run" in run.stdout
+
+
+def test_options_are_checked_where_they_are_made():
+    with pytest.raises(ValueError, match="either in updates or in epochs"):
+        TrainOptions()
+    with pytest.raises(ValueError, match="lr"):
+        FitOptions(updates=1, lr=0.0)
+    with pytest.raises(ValueError, match="tau_explore"):
+        SearchOptions(tau_explore=0.5)
+    assert FitOptions(epochs=2.0, batch=10).total(105) == 20
