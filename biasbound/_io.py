@@ -1,22 +1,46 @@
-"""How this package meets the disk and other processes: whole files or none, locks, workers that end with their parent."""
+"""How this package meets the disk and other processes.
+
+Files are put in place whole or not at all. JSON is read in one place, checked against the type that it should hold, and
+damage becomes one sentence. Locks die with their owner, and worker processes end with their parent.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import multiprocessing
 import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, is_dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["lock", "obey", "remove", "replacing", "sync", "workers", "write_text"]
+from pydantic import TypeAdapter, ValidationError
+
+__all__ = [
+    "as_kind",
+    "lock",
+    "obey",
+    "plain",
+    "read_json",
+    "read_lines",
+    "remove",
+    "replacing",
+    "sync",
+    "workers",
+    "write_json",
+    "write_lines",
+    "write_text",
+]
+
+T = TypeVar("T")
 
 
 def sync(path: Path) -> None:
@@ -99,6 +123,82 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write UTF-8 text atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def plain(value: Any) -> Any:
+    """JSON values: dataclasses as objects, tuples as lists."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    return [plain(v) for v in value] if isinstance(value, tuple | list) else value
+
+
+_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}  # making one is slow
+
+
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def _reason(error: ValidationError) -> str:
+    """The first thing that is wrong, and where in the value it stands."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
+
+
+def as_kind(kind: type[T], value: Any, where: str) -> T:
+    """A JSON value as `kind` (a dataclass, a TypedDict, list[…]), or one sentence that begins with `where`."""
+    try:
+        made: T = _adapter(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        raise ValueError(f"{where}: {_reason(error)}") from None
+    return made
+
+
+def read_json(path: Path, kind: type[T] | Any = Any, cure: str = "restore or delete it") -> T:
+    """The value of a JSON file, checked against `kind`; what is damaged is one sentence that ends with `cure`."""
+    try:
+        made: T = _adapter(kind).validate_json(path.read_bytes(), strict=True)
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from error
+    except ValidationError as error:
+        raise ValueError(f"{path} is damaged ({_reason(error)}); {cure}") from None
+    return made
+
+
+def read_lines(path: Path, kind: type[T] | Any = dict[str, Any], *, torn: bool = False) -> list[T]:
+    """One value per line of a JSON-lines file. `torn` drops a last line that a killed process left unfinished."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from error
+    found: list[T] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(_adapter(kind).validate_json(line, strict=True))
+        except ValidationError as error:
+            if torn and number == len(lines):
+                break
+            raise ValueError(f"{path}, line {number} is damaged ({_reason(error)})") from None
+    return found
+
+
+def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
+    """Write a value as JSON, atomically; NaN and infinity are refused, since JSON has neither."""
+    text = json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
+    write_text(path, text + "\n")
+
+
+def write_lines(path: Path, values: Iterable[Any]) -> None:
+    """Write one JSON value per line, atomically."""
+    lines = (json.dumps(plain(v), allow_nan=False, ensure_ascii=False) + "\n" for v in values)
+    write_text(path, "".join(lines))
 
 
 def obey(listening: Connection, first: Callable[..., None] | None = None, *arguments: Any) -> None:
