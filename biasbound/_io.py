@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, is_dataclass
+from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -134,13 +135,10 @@ def plain(value: Any) -> Any:
     return [plain(v) for v in value] if isinstance(value, tuple | list) else value
 
 
-_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}  # making one is slow
-
-
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    if kind not in _ADAPTERS:
-        _ADAPTERS[kind] = TypeAdapter(kind)
-    return _ADAPTERS[kind]
+@cache
+def _adapter(kind: Any) -> Any:
+    """pydantic's reader of a type; making one is slow. (beartype cannot check the type `TypeAdapter[Any]`.)"""
+    return TypeAdapter(kind)
 
 
 def _reason(error: ValidationError) -> str:
