@@ -18,7 +18,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, is_dataclass
-from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -135,10 +134,14 @@ def plain(value: Any) -> Any:
     return [plain(v) for v in value] if isinstance(value, tuple | list) else value
 
 
-@cache
+_ADAPTERS: dict[Any, Any] = {}
+
+
 def _adapter(kind: Any) -> Any:
-    """pydantic's reader of a type; making one is slow. (beartype cannot check the type `TypeAdapter[Any]`.)"""
-    return TypeAdapter(kind)
+    """pydantic's reader of a type, kept, because making one is slow; beartype knows no `TypeAdapter[Any]`."""
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
 
 
 def _reason(error: ValidationError) -> str:
