@@ -1,7 +1,7 @@
 r"""Denoisers.
 
 A denoiser is any callable `denoiser(y_t, x, sigma) -> y_est`: from a noisy target y_t at level σ and the condition
-x it estimates the clean target y. The wrappers here turn a network `net(z_t, x, log_snr) -> output` into one. The
+x it estimates the clean target y. `NetDenoiser` turns a network `net(z_t, x, log_snr) -> output` into one. The
 network is told the log-SNR, never a step index, so any level can be asked of any checkpoint.
 
 With a = √ᾱ and s = σ, and ε the noise in z_t = a z + s ε:
@@ -11,46 +11,29 @@ With a = √ᾱ and s = σ, and ε the noise in z_t = a z + s ε:
     x₀           z                     output
     v            a ε − s z             a z_t − s·output
 
-**Residual target.** With `residual=r` the network works on the scaled increment z = (y − x)/r, whose spread is near
-one when r is the standard deviation of y − x. Noise is still added to y; the wrapper changes variables,
-
-    z_t = (y_t − √ᾱ x)/q,    a = √ᾱ r/q,    s = σ/q,    q = √(ᾱ r² + σ²),
-
-which is exactly a noised increment (a² + s² = 1) at the lower log-SNR + 2 log r. So the contract, the levels and all
-errors stay in the units of y, and ladders for plain and residual targets can be compared level by level.
+z is y itself or a scaled increment: see `core.target`.
 """
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from biasbound.core.noise import Condition, Sigma, State, coefficients, log_snr
+from biasbound.core.target import PLAIN, Coefficient, Target
+from biasbound.registry import find, home
 
-__all__ = [
-    "PREDICTIONS",
-    "Denoiser",
-    "EpsDenoiser",
-    "NetDenoiser",
-    "Network",
-    "NonFiniteError",
-    "VDenoiser",
-    "X0Denoiser",
-    "ask",
-]
-
-Coefficient = float | Tensor
+__all__ = ["PREDICTIONS", "Denoiser", "NetDenoiser", "Network", "NonFiniteError", "Prediction", "ask"]
 
 
 @runtime_checkable
 class Denoiser(Protocol):
-    """y_est = denoiser(y_t, x, σ), with σ a float or one level a sample."""
+    """y_est = denoiser(y_t, x, σ), with σ a float or one level per sample."""
 
     def __call__(self, y_t: State, x: Condition, sigma: Sigma) -> State: ...
 
@@ -88,105 +71,100 @@ def ask(
     return y_est
 
 
-class NetDenoiser(nn.Module, ABC):
-    """A network as a denoiser; subclasses say what it predicts.
+@dataclass(frozen=True)
+class Prediction:
+    """What a network predicts: `estimate(output, z_t, a, s)` is z, `objective(z, ε, a, s)` the right output.
 
-    `residual`: None for the plain target, or the scale r of the increment y − x, one number or one a channel.
-    The state is the first C channels of x; further ones (Mach number, mask) only inform the network.
+    `start` is the rule for σ_0 that suits it: "sigma", the lowest stable level, or "error", the level of least error,
+    where every level is stable and the lowest says nothing.
+    """
+
+    title: str
+    estimate: Callable[[State, State, Coefficient, Coefficient], State]
+    objective: Callable[[State, State, Coefficient, Coefficient], State]
+    start: Literal["sigma", "error"] = "sigma"
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return self.title
+
+
+def _eps_estimate(output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
+    return (z_t - s * output) / a
+
+
+def _eps_objective(z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
+    return eps
+
+
+def _x0_estimate(output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
+    return output
+
+
+def _x0_objective(z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
+    return z
+
+
+def _v_estimate(output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
+    return a * z_t - s * output
+
+
+def _v_objective(z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
+    return a * eps - s * z
+
+
+# ε-prediction is the paper's; its error is multiplied by σ/√ᾱ: large at the top, small at the bottom.
+# v = √ᾱ ε − σ z is like x₀ at the top and like ε at the bottom.
+PREDICTIONS: dict[str, Prediction] = home(
+    "predictions",
+    {
+        "eps": Prediction("ε-prediction", _eps_estimate, _eps_objective),
+        "x0": Prediction("x0-prediction", _x0_estimate, _x0_objective, "error"),
+        "v": Prediction("v-prediction", _v_estimate, _v_objective),
+    },
+)
+
+
+class NetDenoiser(nn.Module):
+    """A network as a denoiser: `prediction` names what it predicts, `target` in which variables.
+
+    A training loss compares `output(y_t, x, σ)` with `objective(y, x, σ, ε)`.
     """
 
     def __init__(
-        self,
-        net: Network,
-        residual: float | Sequence[float] | None = None,
+        self, net: Network | nn.Module, prediction: str = "eps", target: Target = PLAIN
     ) -> None:
         super().__init__()
-        self.net = net
-        scale = (
-            () if residual is None else residual if isinstance(residual, Sequence) else (residual,)
-        )
-        if not all(r > 0 and math.isfinite(r) for r in scale):
-            raise ValueError(f"the residual scale must be positive and finite, got {residual}")
-        self.residual = tuple(float(r) for r in scale)
-
-    @abstractmethod
-    def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
-        """z from the network's output."""
-
-    @abstractmethod
-    def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
-        """What the network should output for z_t = a z + s ε."""
+        self.net: Any = net
+        self.prediction, self.rule = prediction, find(PREDICTIONS, prediction)
+        self.target = target
 
     def forward(self, y_t: State, x: Condition, sigma: Sigma) -> State:
         """y_est."""
-        return self.answer(self.prediction(y_t, x, sigma), y_t, x, sigma)
+        return self.estimate(self.output(y_t, x, sigma), y_t, x, sigma)
 
-    def answer(self, output: State, y_t: State, x: Condition, sigma: Sigma) -> State:
-        """y_est from what `prediction` returned, for a loss that needs both."""
+    def estimate(self, output: State, y_t: State, x: Condition, sigma: Sigma) -> State:
+        """y_est from what `output` returned, for a loss that needs both."""
         z_t, a, s = self._enter(y_t, x, sigma)
-        z = self.estimate(output, z_t, a, s)
-        return x[:, : y_t.shape[1]] + self._scale(y_t) * z if self.residual else z
+        return self.target.decode(self.rule.estimate(output, z_t, a, s), x)
 
-    def prediction(self, y_t: State, x: Condition, sigma: Sigma) -> State:
-        """The raw network output, to be compared with `target` in a training loss."""
-        return self._output(self._enter(y_t, x, sigma)[0], x, sigma)
-
-    def target(self, y: State, x: Condition, sigma: Sigma, eps: State) -> State:
-        """The right output for y_t = √ᾱ y + σ ε: a network is trained on ‖prediction − target‖²."""
-        _, a, s = self._enter(y, x, sigma)
-        z = (y - x[:, : y.shape[1]]) / self._scale(y) if self.residual else y
-        return self.objective(z, eps, a, s)
-
-    def _output(self, z_t: State, x: Condition, sigma: Sigma) -> State:
+    def output(self, y_t: State, x: Condition, sigma: Sigma) -> State:
+        """The raw network output."""
+        z_t, _, _ = self._enter(y_t, x, sigma)
         level = torch.as_tensor(sigma, dtype=torch.float64).expand(len(z_t))
-        shift = sum(2 * math.log(r) for r in self.residual) / max(len(self.residual), 1)
-        return self.net(z_t, x, (log_snr(level) + shift).to(z_t))
+        return self.call(z_t, x, (log_snr(level) + self.target.shift).to(z_t))
+
+    def objective(self, y: State, x: Condition, sigma: Sigma, eps: State) -> State:
+        """The right output for y_t = √ᾱ y + σ ε."""
+        _, a, s = self._enter(y, x, sigma)
+        return self.rule.objective(self.target.encode(y, x), eps, a, s)
+
+    def call(self, z_t: State, x: Condition, log_snr: Float[Tensor, " B"]) -> State:
+        """Ask the network."""
+        output: State = self.net(z_t, x, log_snr)
+        return output
 
     def _enter(
         self, y_t: State, x: Condition, sigma: Sigma
     ) -> tuple[State, Coefficient, Coefficient]:
-        """(z_t, a, s): the noisy target in the network's variables."""
-        a, s = coefficients(sigma, y_t)
-        if not self.residual:
-            return y_t, a, s
-        r = self._scale(y_t)
-        q = ((a * r) ** 2 + s**2) ** 0.5
-        return (y_t - a * x[:, : y_t.shape[1]]) / q, a * r / q, s / q
-
-    def _scale(self, y: State) -> Coefficient:
-        if len(self.residual) == 1:
-            return self.residual[0]
-        return y.new_tensor(self.residual).reshape(-1, *[1] * (y.ndim - 2))
-
-
-class EpsDenoiser(NetDenoiser):
-    """ε-prediction, the paper's choice. Its error is multiplied by σ/√ᾱ: large at the top, small at the bottom."""
-
-    def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
-        return (z_t - s * output) / a
-
-    def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
-        return eps
-
-
-class X0Denoiser(NetDenoiser):
-    """x₀-prediction: the network's output is the estimate."""
-
-    def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
-        return output
-
-    def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
-        return z
-
-
-class VDenoiser(NetDenoiser):
-    """v-prediction, v = √ᾱ ε − σ z: like x₀ at the top, like ε at the bottom."""
-
-    def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
-        return a * z_t - s * output
-
-    def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
-        return a * eps - s * z
-
-
-PREDICTIONS: dict[str, type[NetDenoiser]] = {"eps": EpsDenoiser, "x0": X0Denoiser, "v": VDenoiser}
+        return self.target.enter(y_t, x, *coefficients(sigma, y_t))

@@ -29,7 +29,6 @@ __all__ = ["Diverged", "Observer", "Report", "Trainer", "distributed"]
 
 Batch = Any  # whatever `data` returns and `loss` understands
 Data = Callable[[Int64[np.ndarray, " b"]], Batch]
-Loss = Callable[[nn.Module, Batch, torch.Generator], Tensor]
 
 
 class Diverged(FloatingPointError):
@@ -75,20 +74,21 @@ def distributed(device: torch.device | str = "cpu") -> Rank:
 
 
 class _Objective(nn.Module):
-    """The loss as a module's forward, so that DDP sees one call an update whatever the loss does inside."""
+    """The loss as a module's forward, so that DDP sees one call per update whatever the loss does inside."""
 
-    def __init__(self, model: nn.Module, loss: Loss) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model, self.loss = model, loss
+        self.model: Any = model
 
     def forward(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        return self.loss(self.model, batch, generator)
+        loss: Tensor = self.model.loss(batch, generator)
+        return loss
 
 
 class Trainer:
     """A training that can stop anywhere and go on exactly.
 
-    `data(indices)` gives the batch of these items, of which there are `items`; `loss(model, batch, generator)` is a
+    `data(indices)` gives the batch of these items, of which there are `items`; `model.loss(batch, generator)` is a
     scalar. With a `folder` it keeps checkpoints there, goes on from the newest, and refuses a second process.
     `evaluate(averaged_model, update)` is called every `evaluate_every` updates and its numbers are reported.
     """
@@ -96,7 +96,6 @@ class Trainer:
     def __init__(
         self,
         model: nn.Module,
-        loss: Loss,
         data: Data,
         items: int,
         options: FitOptions,
@@ -106,7 +105,7 @@ class Trainer:
         evaluate: Callable[[nn.Module, int], Mapping[str, float]] | None = None,
         evaluate_every: int | None = None,
     ) -> None:
-        self.options, self.folder, self.data, self.loss = options, folder, data, loss
+        self.options, self.folder, self.data = options, folder, data
         self.model, self.evaluate, self.evaluate_every = model, evaluate, evaluate_every
         self.total = options.total(items)
         self.device = next(model.parameters()).device
@@ -132,7 +131,7 @@ class Trainer:
         self.progress = Progress()
         if folder is not None and (found := load_newest(folder)) is not None:
             self._restore(*found)
-        self.objective: nn.Module = _Objective(model, loss)
+        self.objective: nn.Module = _Objective(model)
         if self.rank.world > 1:
             self.objective = DistributedDataParallel(self.objective)
 
