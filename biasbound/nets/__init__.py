@@ -1,7 +1,7 @@
-"""Networks: one U-Net for 1-D and 2-D fields, told the log-SNR or not.
+"""Networks: one U-Net for 1-D and 2-D fields, with or without the log-SNR as an input.
 
-`config` says what a network is, `presets` has those of the paper and small ones; `layers` and `blocks` are the
-parts, `unet` puts them together.
+`config` describes a network and `presets` holds the paper's networks and small ones. `layers` and
+`blocks` are the parts; `unet` assembles them.
 """
 
 from biasbound.nets.config import UNetConfig
