@@ -1,12 +1,14 @@
 r"""The recursive bound on the REB (paper Prop. 3.3 and Appendix B).
 
-With λ_t = ‖J_t‖ √ᾱ_t ‖clean error at t+1‖/‖clean error at t‖ and J_t the Jacobian of the denoiser at ŷ_t^(2S),
+With λ_t = ‖J_t‖ √ᾱ_t ‖clean error at t+1‖/‖clean error at t‖ and J_t the Jacobian of the denoiser
+at ŷ_t^(2S),
 
     REB(t) ≤ 1 + √((𝓑^(2S)(t) − ρ₁)² + 1 − ρ₁²) + λ_t √((REB(t+1) − ρ₂)² + 1 − ρ₂²),
 
-ρ₁ at level t and ρ₂ at level t+1 (the paper's index of ρ₂ is a slip: the term it bounds is REB_alt(t+1)). It holds
-for each pair and draw on its own, exactly for denoisers that are linear in y_t and to first order for others.
-When all errors are aligned it reads REB(t) ≲ 𝓑^(2S)(t) + λ_t REB(t+1).
+with ρ₁ at level t and ρ₂ at level t+1. (The paper defines ρ₂ at level t, which is a slip: the term
+that it bounds is REB_alt(t+1).) The bound holds for each pair and draw separately. It is exact for
+denoisers that are linear in y_t, and holds to first order for others. When all errors are aligned,
+it reads REB(t) ≲ 𝓑^(2S)(t) + λ_t REB(t+1).
 """
 
 from __future__ import annotations
@@ -39,9 +41,10 @@ def jacobian_norm(
     rtol: float = 1e-5,
     generator: torch.Generator | None = None,
 ) -> PerPair:
-    """‖∂y_est/∂y_t‖, the largest singular value for each sample, by power iteration on JᵀJ (jvp, then vjp).
+    """‖∂y_est/∂y_t‖, the largest singular value for each sample, by power iteration on JᵀJ.
 
-    Approaches the norm from below and stops when no sample's value grows by more than `rtol` any more.
+    Each iteration is a jvp followed by a vjp. The values approach the norm from below. The
+    iteration stops when no value grows by more than `rtol`, relative to its size.
     """
 
     def estimate(state: Tensor) -> Tensor:
@@ -54,7 +57,7 @@ def jacobian_norm(
     v = draw(y_t, generator)
     v = v / lengths(v)
     norm = torch.zeros_like(lengths(v))
-    # Fused attention kernels have no forward-mode derivative; the plain one has.
+    # Fused attention kernels have no forward-mode derivative; the plain kernel does.
     with sdpa_kernel(SDPBackend.MATH):
         pull_back = torch.func.vjp(estimate, y_t)[1]
         for _ in range(iterations):
@@ -62,7 +65,7 @@ def jacobian_norm(
             before, norm = norm, lengths(u)
             if not bool(norm.isfinite().all()):
                 raise ValueError(
-                    "the denoiser's derivative is not finite; its norm cannot be found"
+                    "the denoiser's derivative is not finite, so its norm is undefined"
                 )
             if bool((norm - before <= rtol * norm).all()):
                 break
@@ -73,13 +76,13 @@ def jacobian_norm(
 
 @dataclass(frozen=True)
 class BoundRow:
-    """The bound at level t < T and `slack_min`, the smallest bound − REB of any pair and draw."""
+    """The bound at level t < T, and `slack_min`: min of (bound − REB) over pairs and draws."""
 
     t: int
     sigma: float
     jacobian: Estimate  # ‖J_t‖
     lam: Estimate  # λ_t
-    reb: Estimate  # mean over draws of the ratio itself, to which the bound applies
+    reb: Estimate  # the ratio per draw, averaged over draws: the bound applies to each draw
     bound: Estimate
     aligned: Estimate  # 𝓑^(2S)(t) + λ_t REB(t+1)
     slack_min: float
@@ -98,7 +101,7 @@ def reb_bound(
     generator: torch.Generator | None = None,
     batch_size: int | None = None,
 ) -> list[BoundRow]:
-    """One row for each level below the top, from level 0 up; for the `renoise` transition."""
+    """One row per level below the top, from level 0 up, for the `renoise` transition."""
 
     def one(x: Condition, y: State) -> list[BoundTerms]:
         """The levels T−1 … 0 of one chain."""
@@ -128,7 +131,7 @@ def reb_bound(
 
 
 class BoundTerms(NamedTuple):
-    """What a `BoundRow` averages, for each pair of one draw."""
+    """The quantities that a `BoundRow` averages, per pair, for one draw."""
 
     jacobian: PerPair
     lam: PerPair
@@ -155,7 +158,7 @@ def _bound_terms(terms: Terms, above: Terms, y: State, jacobian: PerPair) -> Bou
 
 
 def _times(a: PerPair, b: PerPair) -> PerPair:
-    """a·b with 0·∞ = 0: an insensitive denoiser passes nothing on, however large."""
+    """a·b with 0·∞ = 0: an insensitive denoiser passes on no error, however large."""
     return torch.where((a == 0) | (b == 0), 0.0, a * b)
 
 

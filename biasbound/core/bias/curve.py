@@ -1,14 +1,15 @@
 r"""Every bias along one schedule.
 
-For each level t of a chain on noises ε_T … ε_0, from the top down:
+For each level t of a chain with noises ε_T … ε_0, from the top down:
 
     ŷ_t        the chain's own iterate           → E_inf(t),   REB(t) = E_inf(t)/E_clean(t)
     ỹ_t        truth noised with ε_t             → E_clean(t)
-    ŷ_t^(2S)   clean estimate of level t+1, noised with ε_t   → 𝓑^(2S)(t)
-    ŷ_t^(own)  clean estimate of level t, noised with ε_t     → 𝓑^(own)(t),   δ(t) = 𝓑^(2S)(t) − 𝓑^(own)(t)
+    ŷ_t^(2S)   clean estimate at t+1, noised with ε_t   → 𝓑^(2S)(t)
+    ŷ_t^(own)  clean estimate at t, noised with ε_t     → 𝓑^(own)(t)
 
-The alternative biases of Appendix B measure the distance to the clean estimate instead of to the truth, and ρ₁, ρ₂
-are the cosines between the two-step (inference) error and the clean one. δ may be negative.
+and δ(t) = 𝓑^(2S)(t) − 𝓑^(own)(t), which may be negative. The alternative biases of Appendix B
+measure the distance to the clean estimate instead of the truth. ρ₁ is the cosine between the
+two-step error and the clean error, ρ₂ the cosine between the inference error and the clean error.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = ["BiasRow", "LevelNoise", "Terms", "bias_curve", "chain_terms", "cosin
 
 @dataclass(frozen=True)
 class BiasRow:
-    """All biases at one level; those that need a level above are None at the top."""
+    """All biases at one level. Those that need a level above are None at the top."""
 
     t: int
     sigma: float
@@ -59,7 +60,7 @@ class BiasRow:
     two_step_squared: Estimate | None
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """Flat JSON values: each estimate as `name` and `name_stderr`; pairs and draws once."""
+        """Flat JSON values: `name` and `name_stderr` per estimate; pairs and draws once."""
         flat: dict[str, float | int | None] = {"t": self.t, "sigma": self.sigma}
         flat |= {"pairs": self.clean.pairs, "draws": self.clean.draws}
         for name in _estimate_fields():
@@ -74,9 +75,10 @@ def _estimate_fields() -> list[str]:
 
 
 class LevelNoise:
-    """ε_t, drawn when level t is first asked for and kept until the next level is: a chain and its clean twin share it.
+    """The noise ε_t of each level, shared by a chain and its clean counterpart.
 
-    With `shared` one draw serves all levels.
+    ε_t is drawn when level t is first requested, and kept until another level is requested. With
+    `shared`, one draw serves all levels.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class LevelNoise:
 
 
 class Terms(NamedTuple):
-    """Estimates at one level of one chain, and the two-step input; None where no level is above."""
+    """Estimates at one level of one chain, and the two-step input; None at the top level."""
 
     t: int
     sigma: float
@@ -112,7 +114,7 @@ def chain_terms(
     noise: Callable[[int], Tensor],
     transition: Transition = "renoise",
 ) -> Iterator[Terms]:
-    """Walk a chain from ŷ_T = ε_T and, beside it, the clean and the two-step estimate of each level."""
+    """Run a chain from ŷ_T = ε_T, with the clean and the two-step estimate of each level."""
     above: Tensor | None = None
     chain = denoise_chain(
         denoiser, x, noise(schedule.top), schedule, noise=noise, transition=transition
@@ -127,7 +129,7 @@ def chain_terms(
 
 
 def cosine_similarity(a: State, b: State) -> PerPair:
-    """cos ∠(a, b) for each pair; 1 where one of them is zero."""
+    """cos ∠(a, b) per pair; 1 where a or b is zero."""
     a, b = (e.flatten(1).double() for e in (a, b))
     norms = a.norm(dim=1) * b.norm(dim=1)
     cosine = (a * b).sum(1) / torch.where(norms > 0, norms, 1.0)
@@ -147,7 +149,10 @@ def bias_curve(
     generator: torch.Generator | None = None,
     batch_size: int | None = None,
 ) -> list[BiasRow]:
-    """One row a level, from level 0 up; five denoiser calls a level and draw (four with `shared`)."""
+    """One row per level, from level 0 up.
+
+    Makes five denoiser calls per level and draw, four with `shared`.
+    """
 
     def measure(x: Condition, y: State) -> list[BiasRow]:
         seen: list[dict[str, list[Tensor]]] = [{} for _ in schedule.sigma]
@@ -170,7 +175,7 @@ def bias_curve(
 
 
 def _per_pair(terms: Terms, own: State, y: State) -> dict[str, PerPair]:
-    """Norms and cosines of one draw."""
+    """Norms and cosines per pair, for one draw."""
     clean, inference = terms.clean - y, terms.inference - y
     values = {
         "clean": error_norm(clean),

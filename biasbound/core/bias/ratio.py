@@ -1,15 +1,17 @@
-r"""Errors of estimates, and the one ratio that makes a bias of two of them.
+r"""Errors of estimates, and the ratio of two errors that defines a bias.
 
-‖·‖ is the root mean square over channels and grid points, so errors compare across grids. For one pair (x, y),
+‖·‖ is the root mean square over channels and grid points, so errors are comparable across grids.
+For one pair (x, y),
 
-    E_clean = E_ε ‖y_est(√ᾱ y + σ ε) − y‖,      bias = E_ε ‖y_est(…) − y‖ / E_ε ‖y_est(√ᾱ y + σ ε) − y‖,
+    E_clean = E_ε ‖y_est(√ᾱ y + σ ε) − y‖,      bias = E_ε ‖y_est(…) − y‖ / E_clean,
 
-where … is an input that a chain would meet. A bias is the mean of this over pairs: first the noise draws are
-averaged, then numerator and denominator are divided, then pairs are averaged. `power=2` squares the norms.
+where … is an input that occurs in a chain. A bias is the mean of this ratio over pairs. The order
+is: average over noise draws, divide, average over pairs. `power=2` squares the norms.
 
-Noise: the first estimate has its own draw, as in sampling; numerator and denominator share the second one (common
-random numbers). `shared=True` uses one draw throughout, as the algebra of the paper's appendices does; it gives
-larger biases: for the exact posterior mean 1 + k against about √((1+k)²(1−k) + k(1+k²)).
+Noise: the first estimate has its own draw, as in sampling. Numerator and denominator share the
+second draw (common random numbers). `shared=True` uses one draw throughout, as the algebra of the
+paper's appendices does. It gives larger biases: for the exact posterior mean with gain k, 1 + k
+instead of about √((1+k)²(1−k) + k(1+k²)).
 """
 
 from __future__ import annotations
@@ -50,31 +52,33 @@ def error_norm(error: State) -> PerPair:
 
 
 def divide(numerator: PerPair, clean: PerPair, zero_over_zero: float) -> PerPair:
-    """numerator / clean for each pair; 0/0 as told, anything else over 0 is infinite."""
+    """numerator / clean per pair. 0/0 is `zero_over_zero`; anything else over 0 is infinite."""
     return torch.where((numerator == 0) & (clean == 0), zero_over_zero, numerator / clean)
 
 
 def bias_ratio(error: PerDraw, clean: PerDraw, power: Power = 1) -> PerPair:
-    """E_ε‖error‖^p / E_ε‖clean‖^p for each pair.
+    """E_ε‖error‖^p / E_ε‖clean‖^p per pair.
 
-    Where the clean error is zero: 1 if the other is zero too (the chain is no worse than its denoiser), else ∞.
+    Where the clean error is zero, the ratio is 1 if the other error is zero too (the chain is no
+    worse than its denoiser), and ∞ otherwise.
     """
     if power not in (1, 2):
-        raise ValueError(
-            f"a bias compares norms (power=1) or squared norms (power=2), not power={power}"
-        )
+        raise ValueError(f"power must be 1 (norms) or 2 (squared norms) in a bias, got {power}")
     return divide(error.pow(power).mean(0), clean.pow(power).mean(0), 1.0)
 
 
 def reestimate(denoiser: Denoiser, x: Condition, signal: State, sigma: float, eps: State) -> State:
-    """y_est(√ᾱ signal + σ ε): of the truth (clean input), or of an estimate that a chain would noise again."""
+    """y_est(√ᾱ signal + σ ε).
+
+    The signal is the truth (clean input), or an estimate that a chain noises again.
+    """
     return ask(denoiser, renoise(signal, sigma, eps), x, sigma)
 
 
 def batches(x: Condition, y: State, size: int | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """The pairs in chunks of at most `size`; all at once with None."""
+    """The pairs in batches of at most `size`; in one batch if `size` is None."""
     if len(x) != len(y):
-        raise ValueError(f"x and y must come in pairs, got {len(x)} and {len(y)}")
+        raise ValueError(f"x and y must have the same length, got {len(x)} and {len(y)}")
     if len(x) == 0:
         raise ValueError("no pairs (x, y) were given")
     if size is not None and size < 1:
@@ -85,14 +89,14 @@ def batches(x: Condition, y: State, size: int | None) -> Iterator[tuple[Tensor, 
 
 
 def checked_draws(draws: int) -> int:
-    """Refuse a measurement without noise."""
+    """`draws`, or an error if there are none."""
     if draws < 1:
         raise ValueError(f"a bias needs at least one noise draw, got draws={draws}")
     return draws
 
 
 def over_draws(one: Callable[[], tuple[Tensor, ...]], draws: int) -> tuple[PerDraw, ...]:
-    """Repeat a measurement of one or more values a pair; stack each into (R, B)."""
+    """Repeat a measurement of one or more values per pair; stack each value into (R, B)."""
     if draws < 1:
         raise ValueError(f"a bias needs at least one noise draw, got draws={draws}")
     return tuple(
@@ -138,10 +142,11 @@ def two_step_bias(
     generator: torch.Generator | None = None,
     batch_size: int | None = None,
 ) -> Estimate:
-    """𝓑^(2S)(σ_to, σ_from): how much worse an estimate at σ_to is after one chain step from σ_from.
+    """𝓑^(2S)(σ_to, σ_from): how much one chain step from σ_from worsens the estimate at σ_to.
 
-    `first` (default: `denoiser`) estimates at σ_from from noised truth, `denoiser` at σ_to from that estimate noised
-    again: the checkpoints θ*(σ′) and θ*(σ_t) of the paper's Phase 2.
+    `first` (default: `denoiser`) estimates at σ_from from the noised truth. `denoiser` estimates
+    at σ_to from that estimate, noised again. They are the checkpoints θ*(σ′) and θ*(σ_t) of the
+    paper's Phase 2.
     """
     first = denoiser if first is None else first
 
@@ -173,7 +178,7 @@ def own_bias(
     generator: torch.Generator | None = None,
     batch_size: int | None = None,
 ) -> Estimate:
-    """𝓑^(own)(σ): the two-step bias of a step from a level to itself. The level is stable when it is near 1."""
+    """𝓑^(own)(σ): the two-step bias of a step from a level to itself; stable if near 1."""
     return two_step_bias(
         denoiser,
         x,
@@ -189,13 +194,13 @@ def own_bias(
 
 
 class Stability(NamedTuple):
-    """A level's own-prediction bias and its clean-input error, from the same noise."""
+    """The own-prediction bias and the clean-input error of a level, from the same noise."""
 
     own: Estimate
     clean: Estimate
 
     def as_dict(self) -> dict[str, float | None]:
-        """Flat JSON values; JSON has no infinities, they become null."""
+        """Flat JSON values. Infinities become null, because JSON has none."""
         own, clean = self.own, self.clean
         values = {"own": own.mean, "own_stderr": own.stderr}
         values |= {"clean": clean.mean, "clean_stderr": clean.stderr}
@@ -213,10 +218,11 @@ def stability(
     generator: torch.Generator | None = None,
     batch_size: int | None = None,
 ) -> Stability:
-    """𝓑^(own)(σ) and E_clean(σ) from 2R denoiser calls for R draws, where `own_bias` alone needs 3R.
+    """𝓑^(own)(σ) and E_clean(σ) from 2R denoiser calls for R draws; `own_bias` alone needs 3R.
 
-    The clean estimate of draw r is the first estimate of draw r + 1, cyclically: it is independent of the noise that
-    it gets, as in `own_bias`, and costs nothing. A single draw has no neighbour and makes one more call.
+    The clean estimate of draw r serves as the first estimate of draw r + 1, cyclically. As in
+    `own_bias`, it is independent of the noise that is added to it, and it costs no extra call. A
+    single draw has no neighbour and makes one more call.
     """
 
     def measure(x: Condition, y: State) -> Stability:

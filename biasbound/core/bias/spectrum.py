@@ -1,12 +1,13 @@
 r"""The own-prediction bias that the error spectrum predicts (paper Appendix C).
 
-E_θ(k) = E|ε̂_k|²/N is the variance of the clean-input error in wavenumber k (N grid points; Σ_k E_θ(k) is the
-squared Euclidean norm of the error). If the denoiser's Jacobian is diagonal in Fourier space with eigenvalues
-(√ᾱ/σ²) E_θ(k), as for a Wiener filter, then with shared noise and squared norms
+E_θ(k) = E|ε̂_k|²/N is the variance of the clean-input error at wavenumber k, for N grid points.
+Σ_k E_θ(k) is the squared Euclidean norm of the error. If the denoiser's Jacobian is diagonal in
+Fourier space with eigenvalues (√ᾱ/σ²) E_θ(k), as for a Wiener filter, then with shared noise and
+squared norms
 
     𝓑^(own) = 1 + (2ᾱ/σ²) Σ E²/Σ E + (ᾱ/σ²)² Σ E³/Σ E.
 
-So a level is stable when the error per wavenumber is well below σ²/ᾱ where it matters.
+So a level is stable when E_θ(k) is well below σ²/ᾱ at the wavenumbers that dominate the error.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["ResidualSpectrum", "predicted_own_bias", "residual_spectrum"]
 
 @dataclass(frozen=True)
 class ResidualSpectrum:
-    """E_θ(k) for each channel, in the order of `torch.fft.fftn`, with the standard error of each entry."""
+    """E_θ(k) per channel, in the order of `torch.fft.fftn`, with the standard error per entry."""
 
     sigma: float
     power: Float[Tensor, C * N]
@@ -70,7 +71,7 @@ def residual_spectrum(
 
 
 def predicted_own_bias(spectrum: ResidualSpectrum) -> Estimate:
-    """𝓑^(own) (squared, shared noise) from E_θ(k); 1 if there is no error at all."""
+    """𝓑^(own) (squared norms, shared noise) from E_θ(k); 1 if the error is zero."""
     E, se = spectrum.power, spectrum.stderr
     c = alpha_bar(spectrum.sigma) / spectrum.sigma**2
     total = E.sum()
@@ -81,6 +82,7 @@ def predicted_own_bias(spectrum: ResidualSpectrum) -> Estimate:
     slope = 2 * c * (2 * E / total - second / total**2) + c**2 * (
         3 * E**2 / total - third / total**2
     )
-    # A real field has the same power at k and −k, so the entries' errors come in equal pairs: variance × 2.
+    # A real field has the same power at k and −k, so the errors of the entries come in equal
+    # pairs: variance × 2.
     error = math.sqrt(2 * (slope * se).square().sum().item()) if spectrum.pairs > 1 else math.inf
     return Estimate(mean.item(), error, spectrum.pairs, spectrum.draws)

@@ -1,9 +1,9 @@
-r"""Two-step biases between checkpoints, at the price of Phase 2: N clean estimates and one call a visited pair.
+r"""Two-step biases between checkpoints, for N clean estimates and one call per visited pair.
 
-Each level σ keeps one noise draw ε_σ (a draw: `draws` of them). Its clean estimate, made by its own checkpoint
-θ*(σ), serves twice: as the first estimate of every jump that starts at σ, and as the denominator of every jump that
-ends there. Numerator and denominator of a jump then share the draw of the lower level, and its first estimate has the
-draw of the upper one, which is the convention of `two_step_bias`.
+Each level σ has its own noise ε_σ (`draws` of them). The clean estimate of its checkpoint θ*(σ)
+serves twice: as the first estimate of every jump that starts at σ, and in the denominator of every
+jump that ends at σ. So numerator and denominator of a jump share the noise of the lower level, and
+the first estimate has the noise of the upper level. This is the convention of `two_step_bias`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = ["TwoStepTable"]
 
 
 class TwoStepTable:
-    """𝓑^(2S)(σ_to, σ_from) for any two of `denoisers`' levels, measured when first asked for.
+    """𝓑^(2S)(σ_to, σ_from) for any two levels of `denoisers`, measured on first use.
 
-    `denoisers[σ]` is θ*(σ); levels may share one. Holds draws × pairs clean estimates for each level touched, on
-    the device of y.
+    `denoisers[σ]` is θ*(σ); levels may share a denoiser. The table keeps draws × pairs clean
+    estimates per level used, on the device of y.
     """
 
     def __init__(
@@ -66,21 +66,21 @@ class TwoStepTable:
                 raise ValueError(f"σ = {sigma} is not among the table's levels {self.levels}")
         if not sigma_to < sigma_from:
             raise ValueError(
-                f"a chain steps down: σ_to = {sigma_to} must lie below σ_from = {sigma_from}"
+                f"a chain steps down: σ_to = {sigma_to} must be below σ_from = {sigma_from}"
             )
         if (sigma_to, sigma_from) not in self._known:
             self._known[sigma_to, sigma_from] = self._measure(sigma_to, sigma_from)
         return self._known[sigma_to, sigma_from]
 
     def clean_error(self, sigma: float) -> Estimate:
-        """E_clean(σ) of the level's own checkpoint, from the estimates that the table keeps anyway."""
+        """E_clean(σ) of the checkpoint of level σ, from the estimates that the table keeps."""
         per_batch = zip(self._batches, self._clean_estimates(sigma), strict=True)
         return pooled(
             Estimate.of(_norms(clean, y).mean(0), self._draws) for (_, y), clean in per_batch
         )
 
     def matrix(self) -> list[tuple[float, float, Estimate]]:
-        """(σ_to, σ_from, bias) for every pair of levels: the whole landscape, N(N−1)/2 calls."""
+        """(σ_to, σ_from, bias) for every pair of levels: the full landscape, N(N−1)/2 calls."""
         pairs = [(to, start) for to in self.levels for start in self.levels if to < start]
         return [(to, start, self(to, start)) for to, start in pairs]
 
@@ -110,7 +110,7 @@ class TwoStepTable:
 
     @torch.no_grad()
     def _clean_estimates(self, sigma: float) -> list[Tensor]:
-        """One tensor (R, B, C, *N) a batch."""
+        """One tensor (R, B, C, *N) per batch."""
         if sigma not in self._clean:
             denoiser = self._denoisers[sigma]
             self._clean[sigma] = [
@@ -122,7 +122,7 @@ class TwoStepTable:
         return self._clean[sigma]
 
     def _noise(self, sigma: float, batch: int, y: State) -> list[Tensor]:
-        """The draws of a level, made again from their seed instead of kept."""
+        """The draws of a level, regenerated from their seed instead of stored."""
         index = self.levels.index(sigma) * len(self._batches) + batch
         generator = torch.Generator().manual_seed(self._seed + index)
         return [draw(y, generator) for _ in range(self._draws)]
