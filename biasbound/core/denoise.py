@@ -49,9 +49,7 @@ class NonFiniteError(FloatingPointError):
     """A denoiser returned NaN or infinity."""
 
 
-def ask(
-    denoiser: Denoiser, y_t: State, x: Condition, sigma: Sigma, *, allow_nonfinite: bool = False
-) -> State:
+def ask(denoiser: Denoiser, y_t: State, x: Condition, sigma: Sigma, *, allow_nonfinite: bool = False) -> State:
     """Call a denoiser and hold it to its contract: the shape of y_t, and finite values.
 
     A wrong shape would broadcast and a NaN would average, both into numbers that look like results.
@@ -65,9 +63,7 @@ def ask(
     if not allow_nonfinite and not bool(y_est.isfinite().all()):
         bad = int((~y_est.isfinite()).flatten(1).any(1).sum())
         where = f"σ = {sigma:.6g}" if isinstance(sigma, float) else "mixed levels"
-        raise NonFiniteError(
-            f"the denoiser returned NaN or infinity at {where} for {bad} of {len(y_est)} samples"
-        )
+        raise NonFiniteError(f"the denoiser returned NaN or infinity at {where} for {bad} of {len(y_est)} samples")
     return y_est
 
 
@@ -131,9 +127,7 @@ class NetDenoiser(nn.Module):
     A training loss compares `output(y_t, x, σ)` with `objective(y, x, σ, ε)`.
     """
 
-    def __init__(
-        self, net: Network | nn.Module, prediction: str = "eps", target: Target = PLAIN
-    ) -> None:
+    def __init__(self, net: Network | nn.Module, prediction: str = "eps", target: Target = PLAIN) -> None:
         super().__init__()
         self.net: Any = net
         self.prediction, self.rule = prediction, find(PREDICTIONS, prediction)
@@ -164,7 +158,5 @@ class NetDenoiser(nn.Module):
         output: State = self.net(z_t, x, log_snr)
         return output
 
-    def _enter(
-        self, y_t: State, x: Condition, sigma: Sigma
-    ) -> tuple[State, Coefficient, Coefficient]:
+    def _enter(self, y_t: State, x: Condition, sigma: Sigma) -> tuple[State, Coefficient, Coefficient]:
         return self.target.enter(y_t, x, *coefficients(sigma, y_t))

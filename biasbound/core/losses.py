@@ -131,9 +131,7 @@ def proxy_unrolled_loss(
     """
     last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator, lowest=lowest)
     if n == 0:
-        inner = partial(
-            loss_and_proxy, denoiser, schedule=schedule, detach=detach, generator=generator, lowest=lowest
-        )
+        inner = partial(loss_and_proxy, denoiser, schedule=schedule, detach=detach, generator=generator, lowest=lowest)
         return unrolled(x, targets, follow, inner, last)
 
     def apart(x: Condition, y: State) -> tuple[Scalar, State]:
@@ -163,9 +161,7 @@ def full_unrolled_loss(
     def inner(x: Condition, y: State) -> tuple[Scalar, State]:
         loss = last(x, y)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
-            made = sample(
-                denoiser, x, schedule, like=y, generator=generator, transition=transition
-            )
+            made = sample(denoiser, x, schedule, like=y, generator=generator, transition=transition)
         return loss, made
 
     return unrolled(x, targets, follow, inner, last)

@@ -28,9 +28,7 @@ __all__ = [
 ]
 
 State = Float[Tensor, "B C *N"]  # y: what is emulated
-Condition = Float[
-    Tensor, "B D *N"
-]  # x: the previous state, possibly with more channels (Mach, mask)
+Condition = Float[Tensor, "B D *N"]  # x: the previous state, possibly with more channels (Mach, mask)
 Sigma = float | Float[Tensor, " B"]
 
 Number = TypeVar("Number", float, Tensor)
@@ -127,22 +125,17 @@ class RowGenerator(torch.Generator):
         self.rows = [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
-def _own_rows(
-    sample: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator | None
-) -> Tensor:
+def _own_rows(sample: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
     """A random tensor with the rows that belong to this generator."""
     if isinstance(generator, RowGenerator):
         if len(generator.rows) != shape[0]:
             raise ValueError(
-                f"the generator has {len(generator.rows)} noise streams for {shape[0]} rows; "
-                "give it one seed per row"
+                f"the generator has {len(generator.rows)} noise streams for {shape[0]} rows; give it one seed per row"
             )
         return torch.cat([sample((1, *shape[1:]), generator=row) for row in generator.rows])
     if isinstance(generator, ShardGenerator):
         rank, rows = generator.rank, shape[0]
-        return sample((rows * generator.world, *shape[1:]), generator=generator)[rank * rows :][
-            :rows
-        ]
+        return sample((rows * generator.world, *shape[1:]), generator=generator)[rank * rows :][:rows]
     return sample(tuple(shape), generator=generator)
 
 

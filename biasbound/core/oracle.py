@@ -31,16 +31,12 @@ class AffineOracle:
     𝓑^(2S)(σ_t, σ′) ≈ 1 + κ(σ_t) c(σ′)/c(σ_t): the sensitivity limits the length of a jump.
     """
 
-    def __init__(
-        self, error: LevelFunction, sensitivity: LevelFunction, direction: Tensor | None = None
-    ) -> None:
+    def __init__(self, error: LevelFunction, sensitivity: LevelFunction, direction: Tensor | None = None) -> None:
         self.error = error
         self.sensitivity = sensitivity
         self.direction = direction
 
-    def pairs(
-        self, shape: Sequence[int], generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def pairs(self, shape: Sequence[int], generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """(x, y) with y = x ~ N(0, I)."""
         x = draw(torch.empty(*shape), generator)
         return x, x.clone()
@@ -49,9 +45,7 @@ class AffineOracle:
         a, _ = coefficients(sigma, y_t)
         y = x[:, : y_t.shape[1]]
         u = torch.ones_like(y) if self.direction is None else self.direction.to(y)
-        return (
-            y + _at(self.error, sigma, y) * u + _at(self.sensitivity, sigma, y) / a * (y_t - a * y)
-        )
+        return y + _at(self.error, sigma, y) * u + _at(self.sensitivity, sigma, y) / a * (y_t - a * y)
 
 
 class WienerOracle:
@@ -76,18 +70,14 @@ class WienerOracle:
             raise ValueError("the power spectrum of a real field must be symmetric, P(k) = P(−k)")
         self.spectrum = power
 
-    def pairs(
-        self, shape: Sequence[int], generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def pairs(self, shape: Sequence[int], generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """(x, y) with x ~ N(0, I) and y − x of spectrum P; shape (B, C, *N)."""
         x = draw(torch.empty(*shape), generator)
         return x, x + self._filter(self.spectrum.sqrt(), draw(x, generator))
 
     def residual_spectrum(self, sigma: float) -> Float[Tensor, "*N"]:
         """E(k), the remaining error variance of the estimate per wavenumber."""
-        remaining: Tensor = (
-            sigma**2 * self.spectrum / (alpha_bar(sigma) * self.spectrum + sigma**2)
-        )
+        remaining: Tensor = sigma**2 * self.spectrum / (alpha_bar(sigma) * self.spectrum + sigma**2)
         return remaining
 
     def __call__(self, y_t: State, x: Condition, sigma: Sigma) -> State:
@@ -100,9 +90,7 @@ class WienerOracle:
 
     def _filter(self, gain: Tensor, field: State) -> State:
         axes = tuple(range(-self.spectrum.ndim, 0))
-        filtered: Tensor = torch.fft.ifftn(
-            gain.to(field) * torch.fft.fftn(field, dim=axes), dim=axes
-        )
+        filtered: Tensor = torch.fft.ifftn(gain.to(field) * torch.fft.fftn(field, dim=axes), dim=axes)
         return filtered.real
 
 
@@ -120,9 +108,7 @@ class GaussianOracle:
             raise ValueError(f"the standard deviation std must be positive and finite, got {std}")
         self.std = std
 
-    def pairs(
-        self, shape: Sequence[int], generator: torch.Generator | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def pairs(self, shape: Sequence[int], generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """(x, y) with x ~ N(0, I) and y ~ N(x, r² I)."""
         x = draw(torch.empty(*shape), generator)
         return x, x + self.std * draw(x, generator)
@@ -157,6 +143,4 @@ def _at(function: LevelFunction, sigma: Sigma, y: State) -> float | Tensor:
         return float(function)
     if not isinstance(sigma, Tensor):
         return function(sigma)
-    return y.new_tensor([function(s) for s in sigma.double().tolist()]).reshape(
-        -1, *[1] * (y.ndim - 1)
-    )
+    return y.new_tensor([function(s) for s in sigma.double().tolist()]).reshape(-1, *[1] * (y.ndim - 1))

@@ -22,6 +22,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -31,7 +32,7 @@ from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, State, coefficients, draw, log_snr, renoise
 from biasbound.core.schedule import Schedule
 
-__all__ = ["Step", "Transition", "denoise_chain", "proxy_estimate", "sample"]
+__all__ = ["Step", "Transition", "denoise_chain", "descend", "proxy_estimate", "sample"]
 
 Transition = Literal["renoise", "ddpm", "ddim"]
 
@@ -58,22 +59,33 @@ def denoise_chain(
 ) -> Iterator[Step]:
     """From y_t at level `start` (default T) down to level 0; `noise(t)` is the ε of level t."""
     if transition not in get_args(Transition):
-        raise ValueError(
-            f"unknown transition {transition!r}; choose from {', '.join(get_args(Transition))}"
-        )
+        raise ValueError(f"unknown transition {transition!r}; choose from {', '.join(get_args(Transition))}")
     for t in range(schedule.top if start is None else start, -1, -1):
         sigma = schedule.level(t)
         y_est = ask(denoiser, y_t, x, sigma, allow_nonfinite=allow_nonfinite)
         yield Step(t, sigma, y_t, y_est)
         if t > 0:
             below = schedule.level(t - 1)
-            kept = _kept_noise(transition, sigma, below)
-            eps = noise(t - 1) if kept < 1 else y_t
-            if kept > 0:
-                a, s = coefficients(sigma, y_t)
-                implied = (y_t - a * y_est) / s
-                eps = kept * implied + math.sqrt(1 - kept**2) * eps if kept < 1 else implied
-            y_t = renoise(y_est, below, eps)
+            y_t = descend(y_t, y_est, sigma, below, partial(noise, t - 1), transition)
+
+
+def descend(
+    y_t: State,
+    y_est: State,
+    sigma: float,
+    below: float,
+    noise: Callable[[], State],
+    transition: Transition = "renoise",
+) -> State:
+    """ŷ at the level `below`, from the input ŷ_t at σ and its estimate; `noise` is asked only where it is needed."""
+    kept = _kept_noise(transition, sigma, below)
+    if kept == 0:
+        return renoise(y_est, below, noise())
+    a, s = coefficients(sigma, y_t)
+    implied = (y_t - a * y_est) / s
+    if kept < 1:
+        implied = kept * implied + math.sqrt(1 - kept**2) * noise()
+    return renoise(y_est, below, implied)
 
 
 def _kept_noise(transition: Transition, sigma: float, sigma_to: float) -> float:

@@ -52,9 +52,7 @@ class Schedule:
         try:
             note = json.dumps(dict(meta or {}), allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"the meta of a schedule must be a JSON object with finite numbers: {error}"
-            ) from error
+            raise ValueError(f"the meta of a schedule must be a JSON object with finite numbers: {error}") from error
         object.__setattr__(self, "sigma", levels)
         object.__setattr__(self, "_meta", note)
 
@@ -106,18 +104,12 @@ class Schedule:
         except OSError as error:
             raise ValueError(f"cannot read schedule {path}: {error.strerror}") from error
         except ValueError as error:
-            raise ValueError(
-                f"schedule {path} is not valid JSON ({error}); write it with Schedule.save"
-            ) from error
+            raise ValueError(f"schedule {path} is not valid JSON ({error}); write it with Schedule.save") from error
         if not isinstance(content, dict) or content.get("format") != "biasbound.schedule":
-            raise ValueError(
-                f"{path} is not a schedule file: expected an object with "
-                '"format": "biasbound.schedule"'
-            )
+            raise ValueError(f'{path} is not a schedule file: expected an object with "format": "biasbound.schedule"')
         if content.get("version") != 1:
             raise ValueError(
-                f"schedule {path} has version {content.get('version')!r}, but this release reads "
-                "version 1 only"
+                f"schedule {path} has version {content.get('version')!r}, but this release reads version 1 only"
             )
         sigma, meta = content.get("sigma"), content.get("meta", {})
         if not isinstance(sigma, list) or not isinstance(meta, dict):
@@ -142,9 +134,7 @@ def check_levels(levels: Sequence[float]) -> None:
             )
     for t, (low, high) in enumerate(pairwise(levels)):
         if not low < high:
-            raise ValueError(
-                f"noise levels must increase, but σ_{t} = {low!r} and σ_{t + 1} = {high!r}"
-            )
+            raise ValueError(f"noise levels must increase, but σ_{t} = {low!r} and σ_{t + 1} = {high!r}")
 
 
 def cap(levels: Sequence[float], sigma_max: float) -> list[float]:
@@ -155,9 +145,7 @@ def cap(levels: Sequence[float], sigma_max: float) -> list[float]:
 def _from_betas(method: str, beta: Tensor, sigma_max: float | None) -> Schedule:
     """σ_t from ᾱ_t = Π (1 − β_s), β clipped to [1e-4, 0.9999] as in the published baselines."""
     log_alpha_bar = torch.log1p(-beta.clamp(1e-4, 0.9999)).cumsum(0)
-    sigma = torch.sqrt(
-        -torch.expm1(log_alpha_bar)
-    ).tolist()  # √(1 − ᾱ) without cancellation at small σ
+    sigma = torch.sqrt(-torch.expm1(log_alpha_bar)).tolist()  # √(1 − ᾱ) without cancellation at small σ
     meta = {"method": method, "T": len(sigma)}
     if sigma_max is not None and sigma[-1] > sigma_max:
         return Schedule(cap(sigma, sigma_max), {**meta, "capped": sigma_max})

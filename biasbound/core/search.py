@@ -121,15 +121,10 @@ def explore(
         raise ValueError(f"rounds and patience must be at least 1, got {rounds} and {patience}")
     while not (stopped := _stop(state, rounds, patience)):
         checkpoint, biases = advance(state.open)
-        own = {
-            s: _number(biases[s], f"the own bias at σ = {s:.6g}")
-            for s in _asked(state.open, biases)
-        }
+        own = {s: _number(biases[s], f"the own bias at σ = {s:.6g}") for s in _asked(state.open, biases)}
         now = len(state.history) + 1
         fresh = {s: Solved(checkpoint, b, now) for s, b in own.items() if b <= state.tau}
-        state = Exploration(
-            state.levels, state.tau, {**state.solved, **fresh}, (*state.history, own), checkpoint
-        )
+        state = Exploration(state.levels, state.tau, {**state.solved, **fresh}, (*state.history, own), checkpoint)
         if on_round is not None:
             on_round(state)
     return Exploration(state.levels, state.tau, state.solved, state.history, state.last, stopped)
@@ -214,9 +209,7 @@ def greedy_schedule(
         steps.append(step)
         sigma.append(step["from"])
     forced = [[s["to"], s["from"]] for s in steps if s["forced"]]
-    return Schedule(
-        sigma, {"method": "greedy", "tau": tau, "forced": forced, "steps": steps, **(meta or {})}
-    )
+    return Schedule(sigma, {"method": "greedy", "tau": tau, "forced": forced, "steps": steps, **(meta or {})})
 
 
 def _largest_jump(

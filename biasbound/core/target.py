@@ -40,9 +40,7 @@ class Target:
 
     def __post_init__(self) -> None:
         if not all(r > 0 and math.isfinite(r) for r in self.scale):
-            raise ValueError(
-                f"the residual scale must be positive and finite, got {list(self.scale)}"
-            )
+            raise ValueError(f"the residual scale must be positive and finite, got {list(self.scale)}")
 
     def encode(self, y: State, x: Condition) -> State:
         """z from y."""

@@ -17,7 +17,7 @@ from biasbound.core.sample import Transition, sample
 from biasbound.core.schedule import Schedule
 from biasbound.models.model import Examples, Frame, Model, Recipe, Settings
 
-__all__ = ["Diffusion"]
+__all__ = ["Diffusion", "chain_of"]
 
 
 class Diffusion(NetDenoiser, Model):
@@ -70,9 +70,7 @@ class Diffusion(NetDenoiser, Model):
         x, targets = self.windows(batch)
         recipe, follow = self.recipe, self.frame.task.follow
         if recipe.unroll == 0:
-            return diffusion_loss(
-                self, x, targets[0], self.schedule, generator=generator, lowest=recipe.lowest
-            )
+            return diffusion_loss(self, x, targets[0], self.schedule, generator=generator, lowest=recipe.lowest)
         proxy = recipe.between == "proxy"
         unrolled = partial(proxy_unrolled_loss, n=recipe.n) if proxy else full_unrolled_loss
         return unrolled(
@@ -98,3 +96,8 @@ class Diffusion(NetDenoiser, Model):
             like=like,
             allow_nonfinite=True,
         )
+
+
+def chain_of(model: Model) -> Diffusion | None:
+    """The model where it has a chain of noise levels to measure; None for any other kind."""
+    return model if isinstance(model, Diffusion) else None

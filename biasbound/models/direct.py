@@ -32,10 +32,9 @@ class Direct(Model):
         With `detach` the gradient is cut between targets, so that each error trains only the step that made it.
         """
         x, targets = self.windows(batch)
-        follow, errors = self.frame.task.follow, []
-        for j, y in enumerate(targets):
-            if j:
-                x = follow(x, answer.detach() if self.recipe.detach else answer)
+        follow, unit, errors = self.frame.task.follow, self.frame.target.unit(targets[0]), []
+        for y in targets:
             answer = self.advance(x)
-            errors.append(((answer - y) / self.frame.target.unit(y)).square().mean())
+            errors.append(((answer - y) / unit).square().mean())
+            x = follow(x, answer.detach() if self.recipe.detach else answer)
         return torch.stack(errors).mean()

@@ -149,8 +149,6 @@ def load(folder: str | os.PathLike[str], net: nn.Module | None = None) -> Emulat
     """Read an emulator; `net` stands in for a network that this package cannot build."""
     model, facts = read_model(folder, net)
     try:
-        return Emulator(
-            model, facts.normalisation, facts.channels, facts.dt, facts.conditions, dict(facts.meta or {})
-        )
+        return Emulator(model, facts.normalisation, facts.channels, facts.dt, facts.conditions, dict(facts.meta or {}))
     except ValueError as error:
         raise ValueError(f"{folder} is not a whole emulator: {error}") from error

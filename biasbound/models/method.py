@@ -26,6 +26,7 @@ from biasbound.core.sample import Transition
 from biasbound.core.schedule import SCHEDULES, Schedule
 from biasbound.models.model import MODELS, Frame, Model, Recipe, Settings, make, target_of
 from biasbound.models.task import Task
+from biasbound.nets import NetSpec
 from biasbound.registry import find, known
 
 __all__ = ["ADAPTIVE", "FINETUNES", "Method", "method", "order_of", "title_of"]
@@ -147,11 +148,18 @@ class Method:
         made = find(SCHEDULES, self.schedule)(levels)
         return made if cap is None else made.capped(cap)
 
-    def build(self, net: Any, channels: int, task: Task, scale: float, settings: Settings) -> Model:
-        """A fresh model around a network; `scale` is the spread of y − guess(x)."""
-        target = target_of((scale,) if self.residual else (), task, channels)
-        kind: Any = find(MODELS, self.model)
-        return make(self.model, net, Frame(channels, task, target), kind.options(self, settings))
+    def options(self, settings: Settings) -> dict[str, Any]:
+        """What its model is made with beside network and frame: what it reads, and nothing else."""
+        found: dict[str, Any] = find(MODELS, self.model).options(self, settings)
+        return found
+
+    def build(self, spec: NetSpec, task: Task, scale: float, options: Mapping[str, Any]) -> Model:
+        """A fresh model around a fresh network; `scale` is the spread of y − guess(x)."""
+        net = spec.build(find(MODELS, self.model).noisy)
+        target = target_of((scale,) if self.residual else (), task, spec.outputs)
+        model = make(self.model, net, Frame(spec.outputs, task, target), options)
+        model.recipe = self.recipe()
+        return model
 
 
 TITLES = {"refiner": "PDE-Refiner", "log-uniform": "Log-uniform"}

@@ -14,7 +14,7 @@ and two class attributes: `noisy` tells whether its network is given a noisy tar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
@@ -120,19 +120,20 @@ class Model(nn.Module, ABC):
 
 
 # Values are classes, or texts `module:Class` of ours that are imported when first asked for.
-MODELS: dict[str, Callable[..., Model]] = home(
+MODELS: dict[str, Any] = home(
     "models",
     {
         "diffusion": "biasbound.models.diffusion:Diffusion",
         "direct": "biasbound.models.direct:Direct",
         "refiner": "biasbound.models.refiner:Refiner",
-    },  # type: ignore[dict-item]
+    },
 )
 
 
 def make(kind: str, net: Any, frame: Frame, options: Mapping[str, Any]) -> Model:
     """A model of a kind around a network."""
-    return find(MODELS, kind)(net, frame, **options)
+    made: Model = find(MODELS, kind)(net, frame, **options)
+    return made
 
 
 def target_of(scale: Sequence[float], task: Task, channels: int) -> Target:

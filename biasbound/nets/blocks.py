@@ -25,9 +25,7 @@ Shift = Float[Tensor, "B C"]
 HEADS, HEAD_CHANNELS = 4, 32
 
 
-def conv(
-    config: UNetConfig, inside: int, outside: int, k: int, *, depthwise: bool = False
-) -> Conv:
+def conv(config: UNetConfig, inside: int, outside: int, k: int, *, depthwise: bool = False) -> Conv:
     """A k-point (1-D) or k×k (2-D) convolution with the padding of the config."""
     return Conv((inside, outside), _kernel(config, k), _padding(config), depthwise=depthwise)
 

@@ -51,7 +51,7 @@ class _UNet:
 
     def resolve(self, spec: NetSpec) -> NetSpec:
         """Options: `size` (small, large, paper) and any field of `UNetConfig` but its channels."""
-        given = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.options.items()}
+        given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.options.items()}
         size, dims = given.pop("size", "small"), len(spec.grid)
         if dims not in (1, 2):
             raise ValueError(f"a U-Net works in one or two dimensions, and these fields have {dims}")
@@ -62,10 +62,10 @@ class _UNet:
         else:
             template = mini(size, padding=("circular",) * dims)
         padding = tuple("circular" if b == "periodic" else "zeros" for b in spec.boundary)
-        channels = {"in_channels": spec.inputs + spec.outputs, "out_channels": spec.outputs}
-        made = replace(template, padding=padding, **channels, **given)
+        given |= {"in_channels": spec.inputs + spec.outputs, "out_channels": spec.outputs, "padding": padding}
+        made = replace(template, **given)
         self._check_grid(made, spec.grid)
-        own = {k: v for k, v in made.to_dict().items() if k not in (*channels, "noise")}
+        own = {k: v for k, v in made.to_dict().items() if k not in ("in_channels", "out_channels", "noise")}
         return replace(spec, options=own)
 
     @staticmethod

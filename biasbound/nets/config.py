@@ -64,9 +64,7 @@ class UNetConfig:
         known = [f.name for f in fields(cls)]
         for name in values:
             if name not in known:
-                raise ValueError(
-                    f"a network config has no field {name!r}; its fields are {', '.join(known)}"
-                )
+                raise ValueError(f"a network config has no field {name!r}; its fields are {', '.join(known)}")
         for name in ("in_channels", "out_channels"):
             if name not in values:
                 raise ValueError(f"a network config needs the field {name!r}")

@@ -56,9 +56,7 @@ class Conv(nn.Module):
         reach = ((self.kernel[0] - 1) // 2, (self.kernel[1] - 1) // 2)
         x, zeros = wrap(x, reach, self.padding)
         weight = self.weight.permute(0, 3, 1, 2)
-        y = F.conv2d(
-            x.permute(0, 3, 1, 2), weight, self.bias, self.stride, zeros, groups=self.groups
-        )
+        y = F.conv2d(x.permute(0, 3, 1, 2), weight, self.bias, self.stride, zeros, groups=self.groups)
         return y.permute(0, 2, 3, 1)
 
 

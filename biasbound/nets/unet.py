@@ -31,9 +31,7 @@ Shifts = Iterator[Shift | None]
 class Stage(nn.Module):
     """The blocks of one level, followed by attention if the config has it."""
 
-    def __init__(
-        self, config: UNetConfig, inside: int, outside: int, count: int, attention: nn.Module
-    ) -> None:
+    def __init__(self, config: UNetConfig, inside: int, outside: int, count: int, attention: nn.Module) -> None:
         super().__init__()
         block = ConvNeXtBlock if config.block == "convnext" else ResidualBlock
         widths = [inside, *repeat(outside, count)]
@@ -202,8 +200,7 @@ class DirectNet(nn.Module):
         super().__init__()
         if config.noise:
             raise ValueError(
-                "a deterministic network has no noise input: set noise to false or use "
-                "config.deterministic()"
+                "a deterministic network has no noise input: set noise to false or use config.deterministic()"
             )
         self.unet = UNet(config, generator)
         self.config = config

@@ -58,7 +58,7 @@ class Additions(NamedTuple):
     entries: Mapping[str, Mapping[str, Any]]
 
 
-def home(kind: str, built_in: dict[str, T]) -> dict[str, T]:
+def home(kind: str, built_in: dict[str, Any]) -> dict[str, Any]:
     """Declare `built_in` as the dict of a kind (plural: "schedules"); returns it."""
     _HOMES[kind] = _Home(kind, built_in, frozenset(built_in))
     return built_in

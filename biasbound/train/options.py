@@ -1,4 +1,4 @@
-"""How to search and how to train, as plain values: no torch here, so that a command line knows them at once."""
+"""How to train, as plain values: no torch here, so that a command line knows them at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["FitOptions", "SearchOptions", "TrainOptions", "learning_rate", "start_rule"]
+__all__ = ["FitOptions", "TrainOptions", "learning_rate"]
 
 
 @dataclass(frozen=True)
@@ -66,62 +66,4 @@ def learning_rate(options: TrainOptions, update: int, total: int) -> float:
     if update < options.warmup:
         return options.lr * (update + 1) / options.warmup
     progress = (update - options.warmup) / max(1, total - options.warmup)
-    return (
-        options.lr_final
-        + (options.lr - options.lr_final) * (1 + math.cos(math.pi * min(progress, 1))) / 2
-    )
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """How to search. τ is the paper's; the exploration may be stricter, to leave room for the jumps."""
-
-    tau: float = 1.05
-    tau_explore: float | None = None
-    """default: tau"""
-    levels: int = 24
-    """of the exploration grid"""
-    sigma_min: float = 1e-3
-    sigma_max: float = 10**-1e-4
-    over: Literal["ratio", "sigma"] = (
-        "ratio"  # the grid is uniform in log(σ/√ᾱ), or in log σ as in the paper
-    )
-    solved: Literal["leave", "stay"] = "leave"
-    """solved levels leave the training (paper), or stay, and the last network is measured"""
-    ahead: int | None = None
-    """levels below the lowest solved one that are trained; by default all, also where nothing can be learned yet"""
-    rounds: int = 10
-    """measurements during the exploration"""
-    patience: int | None = None
-    """rounds without a newly solved level before it stops"""
-    draws: int = 2
-    """noise draws a bias"""
-    start: Literal["auto", "sigma", "error"] = "auto"
-    """σ_0: lowest solved level, or that of least error; auto: the latter for x₀-prediction alone"""
-    seed: int = 0
-    """of the noise in the measurements"""
-
-    def __post_init__(self) -> None:
-        for name in ("tau", "tau_explore"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 1):
-                raise ValueError(
-                    f"{name} bounds a bias, which is 1 at best: give at least 1, got {value}"
-                )
-        if self.levels < 2:
-            raise ValueError(f"the exploration grid needs at least 2 levels, got {self.levels}")
-        if not 0 < self.sigma_min < self.sigma_max < 1:
-            raise ValueError(
-                f"the grid needs 0 < sigma_min < sigma_max < 1, got {self.sigma_min} and {self.sigma_max}"
-            )
-        for name in ("rounds", "draws", "patience", "ahead"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-
-
-def start_rule(start: Literal["auto", "sigma", "error"], x0: bool) -> Literal["sigma", "error"]:
-    """What "auto" means: x₀-prediction is stable at every level, so that the lowest says nothing."""
-    if start == "auto":
-        return "error" if x0 else "sigma"
-    return start
+    return options.lr_final + (options.lr - options.lr_final) * (1 + math.cos(math.pi * min(progress, 1))) / 2

@@ -31,9 +31,7 @@ class Progress:
         return cls(**{**saved, "lowest": saved["lowest"] or math.inf})
 
 
-def pack(
-    model: nn.Module, average: nn.Module | None, optimiser: torch.optim.Optimizer
-) -> dict[str, Tensor]:
+def pack(model: nn.Module, average: nn.Module | None, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """All tensors of a training: `model.…`, `ema.…` and `optimiser.<parameter>.<slot>`."""
     state = {f"model.{k}": v for k, v in model.state_dict().items()}
     if average is not None:

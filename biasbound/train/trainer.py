@@ -106,26 +106,21 @@ class Trainer:
         evaluate_every: int | None = None,
     ) -> None:
         self.options, self.folder, self.data = options, folder, data
-        self.model, self.evaluate, self.evaluate_every = model, evaluate, evaluate_every
+        self.model: Any = model
+        self.evaluate, self.evaluate_every = evaluate, evaluate_every
         self.total = options.total(items)
         self.device = next(model.parameters()).device
         self.rank = distributed(self.device)
         if options.batch % self.rank.world:
-            raise ValueError(
-                f"a batch of {options.batch} cannot be divided among {self.rank.world} processes"
-            )
+            raise ValueError(f"a batch of {options.batch} cannot be divided among {self.rank.world} processes")
         if options.precision == "bf16" and self.device.type == "cpu":
             raise ValueError("precision bf16 is for GPUs: on a CPU it is slower than float32")
         self.observers = list(observers) if self.rank.rank == 0 else []
         if options.compile:
-            getattr(
-                model, "net", model
-            ).compile()  # losses ask the wrapper's network, not the wrapper
+            getattr(model, "net", model).compile()  # losses ask the wrapper's network, not the wrapper
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options.optimiser]
         self.parameters = list(model.parameters())
-        self.optimiser = kind(
-            self.parameters, lr=options.lr, weight_decay=options.weight_decay, fused=True
-        )
+        self.optimiser = kind(self.parameters, lr=options.lr, weight_decay=options.weight_decay, fused=True)
         self.average = None if options.ema is None else MovingAverage(model, options.ema)
         self.order = Order(items, options.batch, options.seed)
         self.progress = Progress()
@@ -136,7 +131,7 @@ class Trainer:
             self.objective = DistributedDataParallel(self.objective)
 
     @property
-    def averaged(self) -> nn.Module:
+    def averaged(self) -> Any:
         """The model to use: with averaged weights where there are any."""
         return self.model if self.average is None else self.average.module
 
@@ -194,21 +189,13 @@ class Trainer:
             mean /= self.rank.world
         loss, lowest = mean.item(), self.progress.lowest
         if not math.isfinite(loss) or loss > self.options.explode * lowest:
-            kept = (
-                ""
-                if self.folder is None
-                else f"; the last good checkpoint is kept in {self.folder}"
-            )
+            kept = "" if self.folder is None else f"; the last good checkpoint is kept in {self.folder}"
             raise Diverged(
                 f"the loss is {loss:.4g} at update {self.progress.update} (its lowest was {lowest:.4g}): lower "
                 f"the learning rate or clip the gradient{kept}"
             )
         self.progress.lowest = min(loss, lowest)
-        metrics = (
-            self.evaluate(self.averaged, self.progress.update)
-            if measured and self.evaluate
-            else {}
-        )
+        metrics = self.evaluate(self.averaged, self.progress.update) if measured and self.evaluate else {}
         rate = learning_rate(self.options, self.progress.update - 1, self.total)
         for observer in self.observers:
             observer.report(Report(self.progress.update, self.total, loss, rate, metrics))
@@ -224,11 +211,7 @@ class Trainer:
 
     def _restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         mine, theirs = asdict(self.options), meta["options"]
-        changed = [
-            k
-            for k in mine
-            if mine[k] != theirs.get(k) and k not in ("checkpoint_every", "compile")
-        ]
+        changed = [k for k in mine if mine[k] != theirs.get(k) and k not in ("checkpoint_every", "compile")]
         if changed:
             raise ValueError(
                 f"{self.folder} holds a training with {changed[0]} = {theirs.get(changed[0])}, not "
@@ -237,9 +220,7 @@ class Trainer:
         try:
             unpack(tensors, self.model, self.average, self.optimiser)
         except RuntimeError as error:
-            raise ValueError(
-                f"the checkpoint in {self.folder} is of another network; use another folder"
-            ) from error
+            raise ValueError(f"the checkpoint in {self.folder} is of another network; use another folder") from error
         self.progress = Progress.from_json(meta["progress"])
         self.order = Order(**self.progress.order)
 

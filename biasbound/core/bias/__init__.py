@@ -11,6 +11,7 @@ from biasbound.core.bias.bound import BoundRow, jacobian_norm, reb_bound
 from biasbound.core.bias.curve import BiasRow, bias_curve
 from biasbound.core.bias.estimate import Estimate, pooled
 from biasbound.core.bias.ratio import (
+    Measure,
     Stability,
     bias_ratio,
     clean_error,
@@ -26,6 +27,7 @@ __all__ = [
     "BiasRow",
     "BoundRow",
     "Estimate",
+    "Measure",
     "ResidualSpectrum",
     "Stability",
     "TwoStepTable",

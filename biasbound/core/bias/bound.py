@@ -23,12 +23,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from biasbound.core.bias.curve import LevelNoise, Terms, chain_terms, cosine_similarity
 from biasbound.core.bias.estimate import Estimate, pooled
-from biasbound.core.bias.ratio import PerPair, batches, checked_draws, divide, error_norm
+from biasbound.core.bias.ratio import Measure, PerPair, divide, error_norm
 from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, Sigma, State, alpha_bar, draw
 from biasbound.core.schedule import Schedule
 
 __all__ = ["BoundRow", "jacobian_norm", "reb_bound"]
+
+ONE_DRAW = Measure(draws=1)
 
 
 def jacobian_norm(
@@ -64,9 +66,7 @@ def jacobian_norm(
             u = torch.func.jvp(estimate, (y_t,), (v,))[1]
             before, norm = norm, lengths(u)
             if not bool(norm.isfinite().all()):
-                raise ValueError(
-                    "the denoiser's derivative is not finite, so its norm is undefined"
-                )
+                raise ValueError("the denoiser's derivative is not finite, so its norm is undefined")
             if bool((norm - before <= rtol * norm).all()):
                 break
             (w,) = pull_back(u)
@@ -94,12 +94,10 @@ def reb_bound(
     x: Condition,
     y: State,
     schedule: Schedule,
+    how: Measure = ONE_DRAW,
     *,
-    draws: int = 1,
     iterations: int = 200,
     rtol: float = 1e-5,
-    generator: torch.Generator | None = None,
-    batch_size: int | None = None,
 ) -> list[BoundRow]:
     """One row per level below the top, from level 0 up, for the `renoise` transition."""
 
@@ -107,7 +105,7 @@ def reb_bound(
         """The levels T−1 … 0 of one chain."""
         levels: list[BoundTerms] = []
         above: Terms | None = None
-        for terms in chain_terms(denoiser, x, y, schedule, LevelNoise(y, generator)):
+        for terms in chain_terms(denoiser, x, y, schedule, LevelNoise(y, how.generator)):
             if above is not None and terms.y_two_step is not None:
                 jacobian = jacobian_norm(
                     denoiser,
@@ -116,17 +114,17 @@ def reb_bound(
                     terms.sigma,
                     iterations=iterations,
                     rtol=rtol,
-                    generator=generator,
+                    generator=how.generator,
                 )
                 levels.append(_bound_terms(terms, above, y, jacobian))
             above = terms
         return levels
 
     def measure(x: Condition, y: State) -> list[BoundRow]:
-        by_level = list(zip(*(one(x, y) for _ in range(checked_draws(draws))), strict=True))[::-1]
+        by_level = list(zip(*(one(x, y) for _ in range(how.draws)), strict=True))[::-1]
         return [_row(t, schedule.level(t), terms) for t, terms in enumerate(by_level)]
 
-    by_batch = [measure(*pair) for pair in batches(x, y, batch_size)]
+    by_batch = [measure(*pair) for pair in how.batches(x, y)]
     return [_pooled_row(rows) for rows in zip(*by_batch, strict=True)]
 
 
@@ -169,9 +167,7 @@ def _alternative(ratio: PerPair, rho: PerPair) -> PerPair:
 
 def _row(t: int, sigma: float, drawn: tuple[BoundTerms, ...]) -> BoundRow:
     estimates: dict[str, Any] = {
-        name: Estimate.of(
-            torch.stack([getattr(terms, name) for terms in drawn]).mean(0), len(drawn)
-        )
+        name: Estimate.of(torch.stack([getattr(terms, name) for terms in drawn]).mean(0), len(drawn))
         for name in BoundTerms._fields
     }
     slack_min = min((terms.bound - terms.reb).nan_to_num(math.inf).min().item() for terms in drawn)
@@ -179,7 +175,5 @@ def _row(t: int, sigma: float, drawn: tuple[BoundTerms, ...]) -> BoundRow:
 
 
 def _pooled_row(rows: tuple[BoundRow, ...]) -> BoundRow:
-    estimates: dict[str, Any] = {
-        name: pooled(getattr(row, name) for row in rows) for name in BoundTerms._fields
-    }
+    estimates: dict[str, Any] = {name: pooled(getattr(row, name) for row in rows) for name in BoundTerms._fields}
     return replace(rows[0], **estimates, slack_min=min(row.slack_min for row in rows))

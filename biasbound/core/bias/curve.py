@@ -16,24 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from biasbound.core.bias.estimate import Estimate, pooled
-from biasbound.core.bias.ratio import (
-    PerPair,
-    batches,
-    bias_ratio,
-    checked_draws,
-    divide,
-    error_norm,
-    reestimate,
-)
+from biasbound.core.bias.ratio import DEFAULT, Measure, PerPair, bias_ratio, divide, error_norm, reestimate
 from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, State, draw, renoise
-from biasbound.core.sample import Transition, denoise_chain
+from biasbound.core.sample import Transition, denoise_chain, descend
 from biasbound.core.schedule import Schedule
 
 __all__ = ["BiasRow", "LevelNoise", "Terms", "bias_curve", "chain_terms", "cosine_similarity"]
@@ -81,9 +74,7 @@ class LevelNoise:
     `shared`, one draw serves all levels.
     """
 
-    def __init__(
-        self, like: State, generator: torch.Generator | None, shared: bool = False
-    ) -> None:
+    def __init__(self, like: State, generator: torch.Generator | None, shared: bool = False) -> None:
         self._fresh: Callable[[], Tensor] = lambda: draw(like, generator)
         self._shared = shared
         self._t: int | None = None
@@ -114,18 +105,19 @@ def chain_terms(
     noise: Callable[[int], Tensor],
     transition: Transition = "renoise",
 ) -> Iterator[Terms]:
-    """Run a chain from ŷ_T = ε_T, with the clean and the two-step estimate of each level."""
-    above: Tensor | None = None
-    chain = denoise_chain(
-        denoiser, x, noise(schedule.top), schedule, noise=noise, transition=transition
-    )
+    """Walk a chain from ŷ_T = ε_T and, beside it, the clean and the two-step estimates per level."""
+    above: tuple[Tensor, Tensor, float] | None = None  # clean input and estimate of the level above
+    chain = denoise_chain(denoiser, x, noise(schedule.top), schedule, noise=noise, transition=transition)
     for t, sigma, _, y_est in chain:
         eps = noise(t)
-        clean = reestimate(denoiser, x, y, sigma, eps)
-        y_two_step = None if above is None else renoise(above, sigma, eps)
-        two_step = None if y_two_step is None else ask(denoiser, y_two_step, x, sigma)
+        y_clean = renoise(y, sigma, eps)
+        clean = ask(denoiser, y_clean, x, sigma)
+        y_two_step = two_step = None
+        if above is not None:
+            y_two_step = descend(*above, sigma, partial(noise, t), transition)
+            two_step = ask(denoiser, y_two_step, x, sigma)
         yield Terms(t, sigma, y_est, clean, two_step, y_two_step)
-        above = clean
+        above = y_clean, clean, sigma
 
 
 def cosine_similarity(a: State, b: State) -> PerPair:
@@ -142,35 +134,27 @@ def bias_curve(
     x: Condition,
     y: State,
     schedule: Schedule,
-    *,
-    draws: int = 4,
-    shared: bool = False,
-    transition: Transition = "renoise",
-    generator: torch.Generator | None = None,
-    batch_size: int | None = None,
+    how: Measure = DEFAULT,
 ) -> list[BiasRow]:
-    """One row per level, from level 0 up.
-
-    Makes five denoiser calls per level and draw, four with `shared`.
-    """
+    """One row per level, from level 0 up; five denoiser calls per level and draw (four with `shared`)."""
 
     def measure(x: Condition, y: State) -> list[BiasRow]:
         seen: list[dict[str, list[Tensor]]] = [{} for _ in schedule.sigma]
-        for _ in range(checked_draws(draws)):
-            noise = LevelNoise(y, generator, shared)
-            for terms in chain_terms(denoiser, x, y, schedule, noise, transition):
+        for _ in range(how.draws):
+            noise = LevelNoise(y, how.generator, how.shared)
+            for terms in chain_terms(denoiser, x, y, schedule, noise, how.transition):
                 first = terms.clean
-                if not shared:
-                    first = reestimate(denoiser, x, y, terms.sigma, draw(y, generator))
+                if not how.shared:
+                    first = reestimate(denoiser, x, y, terms.sigma, how.noise(y))
                 own = reestimate(denoiser, x, first, terms.sigma, noise(terms.t))
                 for name, value in _per_pair(terms, own, y).items():
                     seen[terms.t].setdefault(name, []).append(value)
         return [
-            _row(t, schedule.sigma[t], {k: torch.stack(v) for k, v in values.items()}, draws)
+            _row(t, schedule.sigma[t], {k: torch.stack(v) for k, v in values.items()}, how.draws)
             for t, values in enumerate(seen)
         ]
 
-    by_batch = [measure(*pair) for pair in batches(x, y, batch_size)]
+    by_batch = [measure(*pair) for pair in how.batches(x, y)]
     return [_pooled_row(rows) for rows in zip(*by_batch, strict=True)]
 
 
@@ -232,9 +216,7 @@ def _row(t: int, sigma: float, seen: dict[str, Tensor], draws: int) -> BiasRow:
 
 def _pooled_row(rows: tuple[BiasRow, ...]) -> BiasRow:
     def pool(name: str) -> Estimate | None:
-        return (
-            None if getattr(rows[0], name) is None else pooled(getattr(row, name) for row in rows)
-        )
+        return None if getattr(rows[0], name) is None else pooled(getattr(row, name) for row in rows)
 
     estimates: dict[str, Any] = {name: pool(name) for name in _estimate_fields()}
     return replace(rows[0], **estimates)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import torch
@@ -27,11 +28,13 @@ from torch import Tensor
 from biasbound.core.bias.estimate import Estimate, pooled
 from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, State, draw, renoise
+from biasbound.core.sample import Transition, descend
 
 __all__ = [
+    "DEFAULT",
+    "Measure",
     "Power",
     "Stability",
-    "batches",
     "bias_ratio",
     "clean_error",
     "error_norm",
@@ -75,56 +78,67 @@ def reestimate(denoiser: Denoiser, x: Condition, signal: State, sigma: float, ep
     return ask(denoiser, renoise(signal, sigma, eps), x, sigma)
 
 
-def batches(x: Condition, y: State, size: int | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """The pairs in batches of at most `size`; in one batch if `size` is None."""
-    if len(x) != len(y):
-        raise ValueError(f"x and y must have the same length, got {len(x)} and {len(y)}")
-    if len(x) == 0:
-        raise ValueError("no pairs (x, y) were given")
-    if size is not None and size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {size}")
-    step = len(x) if size is None else size
-    for i in range(0, len(x), step):
-        yield x[i : i + step], y[i : i + step]
+@dataclass(frozen=True)
+class Measure:
+    """How to measure: the arguments that every bias shares.
+
+    A chain of another `transition` than `renoise` makes the second input of a two-step bias in its own way. The
+    own-prediction bias is about noise that is added again, whatever the transition.
+    """
+
+    draws: int = 4
+    """noise draws per pair"""
+    power: Power = 1
+    """1 compares norms, 2 squared norms"""
+    shared: bool = False
+    """one draw throughout, as in the paper's appendices"""
+    transition: Transition = "renoise"
+    batch_size: int | None = None
+    """pairs at once; None: all"""
+    generator: torch.Generator | None = None
+
+    def __post_init__(self) -> None:
+        if self.draws < 1:
+            raise ValueError(f"a bias needs at least one noise draw, got draws={self.draws}")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}")
+        if self.power not in (1, 2):
+            raise ValueError(f"a bias compares norms (power=1) or squared norms (power=2), not power={self.power}")
+
+    def batches(self, x: Condition, y: State) -> Iterator[tuple[Tensor, Tensor]]:
+        """The pairs in chunks of at most `batch_size`."""
+        if len(x) != len(y):
+            raise ValueError(f"x and y must come in pairs, got {len(x)} and {len(y)}")
+        if len(x) == 0:
+            raise ValueError("no pairs (x, y) were given")
+        step = len(x) if self.batch_size is None else self.batch_size
+        for i in range(0, len(x), step):
+            yield x[i : i + step], y[i : i + step]
+
+    def repeated(self, one: Callable[[], tuple[Tensor, ...]]) -> tuple[PerDraw, ...]:
+        """A measurement of one or more values per pair, once per draw; each value is stacked into (R, B)."""
+        every = zip(*(one() for _ in range(self.draws)), strict=True)
+        return tuple(torch.stack(values) for values in every)
+
+    def noise(self, like: State) -> State:
+        """The next draw."""
+        return draw(like, self.generator)
 
 
-def checked_draws(draws: int) -> int:
-    """`draws`, or an error if there are none."""
-    if draws < 1:
-        raise ValueError(f"a bias needs at least one noise draw, got draws={draws}")
-    return draws
-
-
-def over_draws(one: Callable[[], tuple[Tensor, ...]], draws: int) -> tuple[PerDraw, ...]:
-    """Repeat a measurement of one or more values per pair; stack each value into (R, B)."""
-    if draws < 1:
-        raise ValueError(f"a bias needs at least one noise draw, got draws={draws}")
-    return tuple(
-        torch.stack(values) for values in zip(*(one() for _ in range(draws)), strict=True)
-    )
+DEFAULT = Measure()
 
 
 @torch.no_grad()
-def clean_error(
-    denoiser: Denoiser,
-    x: Condition,
-    y: State,
-    sigma: float,
-    *,
-    draws: int = 4,
-    power: Power = 1,
-    generator: torch.Generator | None = None,
-    batch_size: int | None = None,
-) -> Estimate:
+def clean_error(denoiser: Denoiser, x: Condition, y: State, sigma: float, how: Measure = DEFAULT) -> Estimate:
     """E_clean(σ) = E ‖y_est(√ᾱ y + σ ε) − y‖^p (paper Def. 3.1)."""
 
     def measure(x: Condition, y: State) -> Estimate:
-        (errors,) = over_draws(
-            lambda: (error_norm(reestimate(denoiser, x, y, sigma, draw(y, generator)) - y),), draws
-        )
-        return Estimate.of(errors.pow(power).mean(0), draws)
+        def one() -> tuple[PerPair]:
+            return (error_norm(reestimate(denoiser, x, y, sigma, how.noise(y)) - y),)
 
-    return pooled(measure(*pair) for pair in batches(x, y, batch_size))
+        return Estimate.of(how.repeated(one)[0].pow(how.power).mean(0), how.draws)
+
+    return pooled(measure(*pair) for pair in how.batches(x, y))
 
 
 @torch.no_grad()
@@ -134,63 +148,39 @@ def two_step_bias(
     y: State,
     sigma_to: float,
     sigma_from: float,
+    how: Measure = DEFAULT,
     *,
     first: Denoiser | None = None,
-    draws: int = 4,
-    power: Power = 1,
-    shared: bool = False,
-    generator: torch.Generator | None = None,
-    batch_size: int | None = None,
 ) -> Estimate:
     """𝓑^(2S)(σ_to, σ_from): how much one chain step from σ_from worsens the estimate at σ_to.
 
     `first` (default: `denoiser`) estimates at σ_from from the noised truth. `denoiser` estimates
-    at σ_to from that estimate, noised again. They are the checkpoints θ*(σ′) and θ*(σ_t) of the
+    at σ_to after one step of the chain from there. They are the checkpoints θ*(σ′) and θ*(σ_t) of the
     paper's Phase 2.
     """
     first = denoiser if first is None else first
 
     def one(x: Condition, y: State) -> tuple[PerPair, PerPair]:
-        eps_from = draw(y, generator)
-        eps_to = eps_from if shared else draw(y, generator)
-        y_first = reestimate(first, x, y, sigma_from, eps_from)
-        y_two = reestimate(denoiser, x, y_first, sigma_to, eps_to)
-        same = shared and first is denoiser and sigma_from == sigma_to
+        eps_from = how.noise(y)
+        eps_to = eps_from if how.shared else how.noise(y)
+        y_from = renoise(y, sigma_from, eps_from)
+        y_first = ask(first, y_from, x, sigma_from)
+        y_to = descend(y_from, y_first, sigma_from, sigma_to, lambda: eps_to, how.transition)
+        y_two = ask(denoiser, y_to, x, sigma_to)
+        same = how.shared and first is denoiser and sigma_from == sigma_to
         y_clean = y_first if same else reestimate(denoiser, x, y, sigma_to, eps_to)
         return error_norm(y_two - y), error_norm(y_clean - y)
 
     def measure(x: Condition, y: State) -> Estimate:
-        error, clean = over_draws(lambda: one(x, y), draws)
-        return Estimate.of(bias_ratio(error, clean, power), draws)
+        error, clean = how.repeated(lambda: one(x, y))
+        return Estimate.of(bias_ratio(error, clean, how.power), how.draws)
 
-    return pooled(measure(*pair) for pair in batches(x, y, batch_size))
+    return pooled(measure(*pair) for pair in how.batches(x, y))
 
 
-def own_bias(
-    denoiser: Denoiser,
-    x: Condition,
-    y: State,
-    sigma: float,
-    *,
-    draws: int = 4,
-    power: Power = 1,
-    shared: bool = False,
-    generator: torch.Generator | None = None,
-    batch_size: int | None = None,
-) -> Estimate:
+def own_bias(denoiser: Denoiser, x: Condition, y: State, sigma: float, how: Measure = DEFAULT) -> Estimate:
     """𝓑^(own)(σ): the two-step bias of a step from a level to itself; stable if near 1."""
-    return two_step_bias(
-        denoiser,
-        x,
-        y,
-        sigma,
-        sigma,
-        draws=draws,
-        power=power,
-        shared=shared,
-        generator=generator,
-        batch_size=batch_size,
-    )
+    return two_step_bias(denoiser, x, y, sigma, sigma, replace(how, transition="renoise"))
 
 
 class Stability(NamedTuple):
@@ -208,16 +198,7 @@ class Stability(NamedTuple):
 
 
 @torch.no_grad()
-def stability(
-    denoiser: Denoiser,
-    x: Condition,
-    y: State,
-    sigma: float,
-    *,
-    draws: int = 2,
-    generator: torch.Generator | None = None,
-    batch_size: int | None = None,
-) -> Stability:
+def stability(denoiser: Denoiser, x: Condition, y: State, sigma: float, how: Measure = DEFAULT) -> Stability:
     """𝓑^(own)(σ) and E_clean(σ) from 2R denoiser calls for R draws; `own_bias` alone needs 3R.
 
     The clean estimate of draw r serves as the first estimate of draw r + 1, cyclically. As in
@@ -226,19 +207,17 @@ def stability(
     """
 
     def measure(x: Condition, y: State) -> Stability:
-        noises = [draw(y, generator) for _ in range(checked_draws(draws))]
+        noises = [how.noise(y) for _ in range(how.draws)]
         clean = [reestimate(denoiser, x, y, sigma, eps) for eps in noises]
         first = [clean[-1], *clean[:-1]]
-        if draws == 1:
-            first = [reestimate(denoiser, x, y, sigma, draw(y, generator))]
+        if how.draws == 1:
+            first = [reestimate(denoiser, x, y, sigma, how.noise(y))]
         own = [reestimate(denoiser, x, f, sigma, e) for f, e in zip(first, noises, strict=True)]
-        own_error, clean_norm = (
-            torch.stack([error_norm(estimate - y) for estimate in made]) for made in (own, clean)
-        )
+        own_error, clean_norm = (torch.stack([error_norm(estimate - y) for estimate in made]) for made in (own, clean))
         return Stability(
-            Estimate.of(bias_ratio(own_error, clean_norm), draws),
-            Estimate.of(clean_norm.mean(0), draws),
+            Estimate.of(bias_ratio(own_error, clean_norm, how.power), how.draws),
+            Estimate.of(clean_norm.mean(0), how.draws),
         )
 
-    parts = [measure(*pair) for pair in batches(x, y, batch_size)]
+    parts = [measure(*pair) for pair in how.batches(x, y)]
     return Stability(pooled(p.own for p in parts), pooled(p.clean for p in parts))

@@ -20,9 +20,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from biasbound.core.bias.estimate import Estimate
-from biasbound.core.bias.ratio import batches, checked_draws, reestimate
+from biasbound.core.bias.ratio import DEFAULT, Measure, reestimate
 from biasbound.core.denoise import Denoiser
-from biasbound.core.noise import Condition, State, alpha_bar, draw
+from biasbound.core.noise import Condition, State, alpha_bar
 
 __all__ = ["ResidualSpectrum", "predicted_own_bias", "residual_spectrum"]
 
@@ -44,30 +44,25 @@ def residual_spectrum(
     x: Condition,
     y: State,
     sigma: float,
-    *,
-    draws: int = 4,
-    generator: torch.Generator | None = None,
-    batch_size: int | None = None,
+    how: Measure = DEFAULT,
 ) -> ResidualSpectrum:
     """E_θ(k) at level σ."""
     axes = tuple(range(2, y.ndim))
     points = math.prod(y.shape[2:])
-    total, squares = (
-        torch.zeros(y.shape[1:], dtype=torch.float64, device=y.device) for _ in range(2)
-    )
+    total, squares = (torch.zeros(y.shape[1:], dtype=torch.float64, device=y.device) for _ in range(2))
 
-    for x_b, y_b in batches(x, y, batch_size):
+    for x_b, y_b in how.batches(x, y):
         per_pair = torch.zeros(y_b.shape, dtype=torch.float64, device=y.device)
-        for _ in range(checked_draws(draws)):
-            error = reestimate(denoiser, x_b, y_b, sigma, draw(y_b, generator)) - y_b
-            per_pair += torch.fft.fftn(error.double(), dim=axes).abs().square() / points / draws
+        for _ in range(how.draws):
+            error = reestimate(denoiser, x_b, y_b, sigma, how.noise(y_b)) - y_b
+            per_pair += torch.fft.fftn(error.double(), dim=axes).abs().square() / points / how.draws
         total += per_pair.sum(0)
         squares += per_pair.square().sum(0)
     n = len(y)
     power = total / n
     spread = (squares / n - power**2).clamp_min(0) / max(n - 1, 1)
     stderr = spread.sqrt() if n > 1 else torch.full_like(power, math.inf)
-    return ResidualSpectrum(sigma, power, stderr, n, draws)
+    return ResidualSpectrum(sigma, power, stderr, n, how.draws)
 
 
 def predicted_own_bias(spectrum: ResidualSpectrum) -> Estimate:
@@ -79,9 +74,7 @@ def predicted_own_bias(spectrum: ResidualSpectrum) -> Estimate:
         return Estimate(1.0, 0.0, spectrum.pairs, spectrum.draws)
     second, third = E.pow(2).sum(), E.pow(3).sum()
     mean = 1 + 2 * c * second / total + c**2 * third / total
-    slope = 2 * c * (2 * E / total - second / total**2) + c**2 * (
-        3 * E**2 / total - third / total**2
-    )
+    slope = 2 * c * (2 * E / total - second / total**2) + c**2 * (3 * E**2 / total - third / total**2)
     # A real field has the same power at k and −k, so the errors of the entries come in equal
     # pairs: variance × 2.
     error = math.sqrt(2 * (slope * se).square().sum().item()) if spectrum.pairs > 1 else math.inf
