@@ -271,19 +271,17 @@ def _predict(given: argparse.Namespace) -> None:
 
 
 def _score(given: argparse.Namespace) -> None:
-    from biasbound.metrics.rows import write_rows
-    from biasbound.metrics.score import score_file
+    from biasbound.data.formats import load
+    from biasbound.metrics.files import open_scene
+    from biasbound.metrics.rows import About, write_rows
+    from biasbound.metrics.score import score
     from biasbound.report.tables import demo_table
 
-    rows = score_file(
-        given.prediction,
-        given.truth,
-        method=given.name,
-        train=given.train,
-        initial=given.initial,
-        time=given.time,
-        space=given.space,
-    )
+    stride = {"time": given.time, "space": given.space}
+    truth = load(given.truth).stride(**stride)
+    train = None if given.train is None else load(given.train).stride(**stride)
+    scene = open_scene(given.prediction, truth, train=train, initial=given.initial)
+    rows = score(scene, About(truth.layout.name, given.name))
     print(demo_table(rows).text())
     for row in rows:
         step = "" if row.step is None else f" at step {row.step}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import warnings
 from pathlib import Path
 from typing import Any, TypedDict
@@ -16,8 +15,8 @@ from biasbound.core.bias import BiasRow, bias_curve
 from biasbound.core.denoise import NetDenoiser
 from biasbound.data.layout import Layout
 from biasbound.data.trajectories import Trajectories
-from biasbound.metrics import FewSamples
-from biasbound.metrics.rows import Row, write_rows
+from biasbound.metrics import FewSamples, Interval, Scene
+from biasbound.metrics.rows import About, Row, write_rows
 from biasbound.metrics.score import score, score_steps
 from biasbound.models.emulator import Emulator
 from biasbound.models.gradients import gradient_similarity
@@ -50,37 +49,24 @@ def make_evaluate(
     loaded, test, section = emulator_for(config, emulator), material.test, config.evaluate
     prediction = np.load(rollout / "prediction.npy", mmap_mode="r", allow_pickle=False)
     _, count, steps = prediction.shape[:3]
-    truth, layout = test.read(0, count, slice(1, steps + 1)), test.layout
+    about = About(config.data.dataset, label, seed, **cost)
+    scene = Scene.on(
+        test.layout,
+        prediction,
+        test.read(0, count, slice(1, steps + 1)),
+        spread=loaded.normalisation.std,
+        steps=_steps(section, steps),
+        correlate=correlated(section, test.layout),
+    )
     steps_taken, followed = single_steps(loaded, test, section.pairs, material.device)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewSamples)  # the record says from how many trajectories
-        rows = score(
-            prediction,
-            truth,
-            dt=test.dt,
-            dataset=config.data.dataset,
-            method=label,
-            seed=seed,
-            spread=loaded.normalisation.std,
-            periodic=layout.periodic,
-            spacing=layout.spacing,
-            steps=_steps(section, steps),
-            correlate=correlated(section, layout),
-            **cost,
-        )
-    rows += score_steps(
-        steps_taken,
-        followed,
-        dataset=config.data.dataset,
-        method=label,
-        seed=seed,
-        spread=loaded.normalisation.std,
-        **cost,
-    )
+        rows = score(scene, about)
+    rows += score_steps(steps_taken, followed, about, scene.spread)
     if isinstance(loaded.model, NetDenoiser):
         curve = _biases(loaded, material, section)
         write_text(folder / "bias.json", json.dumps([row.as_dict() for row in curve]) + "\n")
-        rows += [row for level in curve for row in _bias_rows(level, config, label, seed, cost)]
+        rows += [row for level in curve for row in _bias_rows(level, about)]
         if section.gradients:
             _gradients(loaded, material, section, folder)
     write_rows(folder / "rows.jsonl", rows)
@@ -154,24 +140,8 @@ def _gradients(
     write_text(folder / "gradients.json", json.dumps([row.as_dict() for row in found]) + "\n")
 
 
-def _bias_rows(level: BiasRow, config: Config, label: str, seed: int, cost: Cost) -> list[Row]:
+def _bias_rows(level: BiasRow, about: About) -> list[Row]:
     """Rows of one level; their step is the level's index."""
-
-    def row(metric: str, value: float, spread: float | None) -> Row:
-        finite = math.isfinite(value)
-        known = finite and spread is not None and math.isfinite(spread)
-        return Row(
-            dataset=config.data.dataset,
-            method=label,
-            seed=seed,
-            metric=metric,
-            step=level.t,
-            value=value if finite else None,
-            low=value - 1.96 * spread if known and spread is not None else None,
-            high=value + 1.96 * spread if known and spread is not None else None,
-            **cost,
-        )
-
     named = {
         "reb": level.reb,
         "own_bias": level.own,
@@ -179,5 +149,12 @@ def _bias_rows(level: BiasRow, config: Config, label: str, seed: int, cost: Cost
         "clean_error": level.clean,
         "inference_error": level.inference,
     }
-    found = [row(name, e.mean, e.stderr) for name, e in named.items() if e is not None]
-    return [row("sigma", level.sigma, None), *found]
+    found = {
+        name: Interval(e.mean, e.mean - 1.96 * e.stderr, e.mean + 1.96 * e.stderr)
+        for name, e in named.items()
+        if e is not None
+    }
+    return [
+        about.row("sigma", level.sigma, level.t),
+        *(about.row(name, interval, level.t) for name, interval in found.items()),
+    ]
