@@ -35,9 +35,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name == "load":
         return import_module(f"{__name__}.models.emulator").load
-    raise AttributeError(
-        f"module {__name__!r} has no attribute {name!r}; its packages are {', '.join(PACKAGES)}"
-    )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; its packages are {', '.join(PACKAGES)}")
 
 
 def __dir__() -> list[str]:

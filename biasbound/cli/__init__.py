@@ -37,9 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     add_data_parser(commands)
     for verb, (_, what, _) in STUDY_COMMANDS.items():
         commands.add_parser(verb, help=what, add_help=False)  # `main` hands them over before
-    state = commands.add_parser(
-        "status", help="where a run stands", epilog="example: biasbound status runs/ks-demo"
-    )
+    state = commands.add_parser("status", help="where a run stands", epilog="example: biasbound status runs/ks-demo")
     state.add_argument("folder", metavar="RUN", type=Path)
     state.set_defaults(run=lambda args: status(args.folder))
     several = commands.add_parser(

@@ -72,17 +72,13 @@ def _add_source(parser: argparse.ArgumentParser, name: str) -> None:
     )
     parser.add_argument("--workers", type=int, metavar="W", help="processes (default: all cores)")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
-    parser.add_argument(
-        "--force", action="store_true", help="replace FILE, or an unfinished one of other settings"
-    )
+    parser.add_argument("--force", action="store_true", help="replace FILE, or an unfinished one of other settings")
     parser.set_defaults(run=_generate, flow=name)
 
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dt", type=float, help="time step, where the format has none")
-    parser.add_argument(
-        "--momentum", action="store_true", default=None, help="ACDM: momentum, not velocity"
-    )
+    parser.add_argument("--momentum", action="store_true", default=None, help="ACDM: momentum, not velocity")
     parser.add_argument("--space", type=int, metavar="D", help=".npy: number of space axes")
 
 
@@ -108,9 +104,7 @@ def _source(given: argparse.Namespace) -> Any:
     if given.trajectories is not None:
         changes["trajectories"] = given.trajectories
     settings = {field.name for field in dataclasses.fields(kind)} | {
-        name
-        for name, p in inspect.signature(preset).parameters.items()
-        if p.kind == p.KEYWORD_ONLY
+        name for name, p in inspect.signature(preset).parameters.items() if p.kind == p.KEYWORD_ONLY
     }
     for name in changes:
         if name not in settings:
@@ -168,9 +162,7 @@ def _generate(given: argparse.Namespace) -> None:
 
 def _cores() -> int:
     """Processors that this process may use."""
-    return (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _load(path: Path, given: argparse.Namespace) -> Any:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from biasbound._io import write_text
 from biasbound.core.noise import log_snr, sigma_from_log_snr
+from biasbound.registry import home
 
 __all__ = [
     "SCHEDULES",
@@ -215,9 +216,7 @@ def log_uniform(
     )
 
 
-SCHEDULES: dict[str, Callable[[int], Schedule]] = {
-    "linear": linear,
-    "cosine": cosine,
-    "sigmoid": sigmoid,
-    "log-uniform": log_uniform,
-}
+# Each is a function of the number of levels.
+SCHEDULES: dict[str, Callable[[int], Schedule]] = home(
+    "schedules", {"linear": linear, "cosine": cosine, "sigmoid": sigmoid, "log-uniform": log_uniform}
+)

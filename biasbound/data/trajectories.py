@@ -136,16 +136,12 @@ class Trajectories:
         size = " × ".join(map(str, self.shape))
         return f"Trajectories({self.name}: {size}, dt {self.dt:g}, {', '.join(self.channels)})"
 
-    def take(
-        self, s: Int64[np.ndarray, " B"], k: Int64[np.ndarray, "B W"]
-    ) -> Float[np.ndarray, "B W C *N"]:
+    def take(self, s: Int64[np.ndarray, " B"], k: Int64[np.ndarray, "B W"]) -> Float[np.ndarray, "B W C *N"]:
         """Frames k[b, w] of trajectory s[b], in the stored dtype."""
         data = self.reader.read(self.view.numbers(s, k).reshape(-1), self.view.slices)
         return data.reshape(*k.shape, *data.shape[1:])
 
-    def read(
-        self, start: int, stop: int, frames: slice = slice(None)
-    ) -> Float[np.ndarray, "n k C *N"]:
+    def read(self, start: int, stop: int, frames: slice = slice(None)) -> Float[np.ndarray, "n k C *N"]:
         """Trajectories [start, stop), by default all their frames, in the stored dtype."""
         s, k = np.arange(start, stop), np.arange(self.layout.frames)[frames]
         return self.take(s, np.broadcast_to(k, (len(s), len(k))))
@@ -176,22 +172,16 @@ class Trajectories:
         reader = Store([Array(self.read(0, len(self)))])
         return replace(self, reader=reader, view=View.whole(self.layout))
 
-    def select(
-        self, trajectories: Index = slice(None), frames: slice = slice(None)
-    ) -> Trajectories:
+    def select(self, trajectories: Index = slice(None), frames: slice = slice(None)) -> Trajectories:
         """Some trajectories (a number, slice, list or mask) and a stretch of frames."""
         rows = np.atleast_1d(np.arange(len(self))[trajectories])
         kept = range(self.layout.frames)[frames]
         if len(rows) == 0 or len(kept) == 0 or kept.step < 0:
-            raise ValueError(
-                f"{self.name}: a selection needs a trajectory and frames going forwards"
-            )
+            raise ValueError(f"{self.name}: a selection needs a trajectory and frames going forwards")
         rank = len(self.layout.grid)
         return replace(
             self,
-            layout=replace(
-                self.layout, trajectories=len(rows), frames=len(kept), dt=self.dt * kept.step
-            ),
+            layout=replace(self.layout, trajectories=len(rows), frames=len(kept), dt=self.dt * kept.step),
             view=replace(
                 self.view,
                 trajectories=self.view.trajectories[rows],
@@ -245,9 +235,7 @@ class Trajectories:
         have = sorted({*self.parameters, *self.static})
         missing = [name for name in names if name not in have]
         if missing:
-            raise ValueError(
-                f"{self.name} has no parameter or static field {missing[0]!r}: {have}"
-            )
+            raise ValueError(f"{self.name} has no parameter or static field {missing[0]!r}: {have}")
         return replace(self, conditions=names)
 
     def windows(self, steps: int, every: int = 1) -> Windows:
@@ -264,9 +252,7 @@ class Trajectories:
         values = [self.parameters.get(n, self.static.get(n)) for n in self.conditions]
         return replace(
             self.known or self.measure(),
-            condition_mean=np.array(
-                [np.mean(v, dtype=np.float64) for v in values if v is not None]
-            ),
+            condition_mean=np.array([np.mean(v, dtype=np.float64) for v in values if v is not None]),
             condition_std=np.array([np.std(v, dtype=np.float64) for v in values if v is not None]),
         )
 

@@ -104,9 +104,7 @@ def _prepare(part: Path, configuration: dict[str, Any], overwrite: bool) -> None
                 f"({_difference(there, configuration)}); remove it, choose another name, or give "
                 "the options that began it"
             )
-    strangers = [
-        p.name for p in part.glob("*") if not re.match(r"\.?(block_|configuration)", p.name)
-    ]
+    strangers = [p.name for p in part.glob("*") if not re.match(r"\.?(block_|configuration)", p.name)]
     if strangers:
         raise ValueError(f"{part} is in the way and holds {strangers[0]}; remove it")
     remove(part)

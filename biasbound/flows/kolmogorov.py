@@ -107,9 +107,7 @@ PRESETS: dict[str, tuple[int, int, dict[str, Any]]] = {
 def preset(name: str, split: Split = "train", seed: int = 0, **changes: Any) -> KolmogorovFlow:
     """The generator of one split at a named size; `changes` override its fields."""
     if name not in PRESETS:
-        raise ValueError(
-            f"KolmogorovFlow: unknown preset {name!r}, choose one of {', '.join(PRESETS)}."
-        )
+        raise ValueError(f"KolmogorovFlow: unknown preset {name!r}, choose one of {', '.join(PRESETS)}.")
     train, held_out, common = PRESETS[name]
     sizes = {"trajectories": train if split == "train" else held_out}
     return replace(KolmogorovFlow(split=split, seed=seed), **{**common, **sizes, **changes})

@@ -118,9 +118,7 @@ class KolmogorovSolver:
         w: Tensor = curl.to(self.dtype.to_complex())
         return w
 
-    def velocity(
-        self, w: Complex[Tensor, "B M N"], grid: int | None = None
-    ) -> Float[Tensor, "B 2 n n"]:
+    def velocity(self, w: Complex[Tensor, "B M N"], grid: int | None = None) -> Float[Tensor, "B 2 n n"]:
         """(u, v) on `grid` × `grid` cells (default N): means over blocks of point values.
 
         The point values stand at the centres of the coarsest grid that has at least N points and
@@ -225,13 +223,9 @@ def trajectory(
     Precision and device are those of `velocity`; `equation` are ν, α, χ, κ of `KolmogorovSolver`.
     The part of the velocity with divergence, and modes above N/3, are dropped.
     """
-    solver = KolmogorovSolver(
-        velocity.shape[-1], dtype=velocity.dtype, device=velocity.device, **equation
-    )
+    solver = KolmogorovSolver(velocity.shape[-1], dtype=velocity.dtype, device=velocity.device, **equation)
     states = solver.frames(solver.modes(velocity), dt, cfl=cfl, max_speed=max_speed)
-    return torch.stack(
-        [solver.velocity(w, grid) for w in islice(states, warmup, warmup + frames)], 1
-    )
+    return torch.stack([solver.velocity(w, grid) for w in islice(states, warmup, warmup + frames)], 1)
 
 
 def initial_modes(rng: np.random.Generator, solver: KolmogorovSolver) -> Complex[Tensor, "M N"]:

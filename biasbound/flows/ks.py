@@ -162,9 +162,7 @@ class KuramotoSivashinsky:
         length: float | Tensor = self.length
         parameters = {}
         if self.jitter:
-            factor = np.stack(
-                [rng.uniform(1 - self.jitter, 1 + self.jitter, 2) for rng in streams]
-            )
+            factor = np.stack([rng.uniform(1 - self.jitter, 1 + self.jitter, 2) for rng in streams])
             parameters = {"dt": self.dt * factor[:, 0], "length": self.length * factor[:, 1]}
             dt, length = (torch.from_numpy(parameters[name]) for name in ("dt", "length"))
         u = trajectory(
@@ -204,14 +202,10 @@ PRESETS: dict[str, tuple[dict[str, int], dict[str, int], dict[str, Any]]] = {
 }
 
 
-def preset(
-    name: str, split: Split = "train", seed: int = 0, **changes: Any
-) -> KuramotoSivashinsky:
+def preset(name: str, split: Split = "train", seed: int = 0, **changes: Any) -> KuramotoSivashinsky:
     """The generator of one split at a named size; `changes` override its fields."""
     if name not in PRESETS:
-        raise ValueError(
-            f"KuramotoSivashinsky: unknown preset {name!r}, choose one of {', '.join(PRESETS)}."
-        )
+        raise ValueError(f"KuramotoSivashinsky: unknown preset {name!r}, choose one of {', '.join(PRESETS)}.")
     train, held_out, common = PRESETS[name]
     sizes = train if split == "train" else held_out
     return replace(KuramotoSivashinsky(split=split, seed=seed), **{**common, **sizes, **changes})

@@ -42,13 +42,11 @@ def check(pred: Array, truth: Array) -> None:
     """Refuse arrays that are not two (S, K, C, *N) of the same shape."""
     if pred.ndim < 4:
         raise ValueError(
-            "a prediction must have the shape (S, K, C, *N), trajectories first, but this one is "
-            f"{tuple(pred.shape)}"
+            f"a prediction must have the shape (S, K, C, *N), trajectories first, but this one is {tuple(pred.shape)}"
         )
     if tuple(pred.shape) != tuple(truth.shape):
         raise ValueError(
-            f"prediction {tuple(pred.shape)} and truth {tuple(truth.shape)} must have the same "
-            "shape (S, K, C, *N)"
+            f"prediction {tuple(pred.shape)} and truth {tuple(truth.shape)} must have the same shape (S, K, C, *N)"
         )
     if 0 in tuple(pred.shape):
         raise ValueError(f"there is nothing to score: the shape is {tuple(pred.shape)}")
@@ -66,9 +64,7 @@ def require_finite(truth: Float64[Tensor, "K ..."], s: int) -> None:
     """Refuse a truth that is not finite: no score against it means anything."""
     if not bool(truth.isfinite().all()):
         k = int((~truth.flatten(1).isfinite().all(1)).int().argmax()) + 1
-        raise ValueError(
-            f"the truth of trajectory {s} is not finite at step {k}; leave that trajectory out"
-        )
+        raise ValueError(f"the truth of trajectory {s} is not finite at step {k}; leave that trajectory out")
 
 
 def trajectories(fields: Array) -> Iterator[Float64[Tensor, "K C *N"]]:
@@ -77,9 +73,7 @@ def trajectories(fields: Array) -> Iterator[Float64[Tensor, "K C *N"]]:
         yield double(fields[s])
 
 
-def pairs(
-    pred: Array, truth: Array
-) -> Iterator[tuple[Float64[Tensor, "K C *N"], Float64[Tensor, "K C *N"]]]:
+def pairs(pred: Array, truth: Array) -> Iterator[tuple[Float64[Tensor, "K C *N"], Float64[Tensor, "K C *N"]]]:
     """Prediction and truth of one trajectory after the other, checked."""
     check(pred, truth)
     for s, (a, b) in enumerate(zip(trajectories(pred), trajectories(truth), strict=True)):

@@ -90,9 +90,7 @@ def correlation_time(
     bootstrap interval.
     """
     if not 0 < threshold <= 1 or not dt > 0:
-        raise ValueError(
-            f"a correlation time needs 0 < threshold ≤ 1 and dt > 0, got {threshold} and {dt}"
-        )
+        raise ValueError(f"a correlation time needs 0 < threshold ≤ 1 and dt > 0, got {threshold} and {dt}")
     below = correlation_frames(pred, truth, of) < threshold
     frames, failed = below.shape[1], below.any(1)
     steps = torch.where(failed, below.int().argmax(1) + 1, frames)

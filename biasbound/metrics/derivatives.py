@@ -25,9 +25,7 @@ def each_axis(value: T | Sequence[T], rank: int, what: str) -> tuple[T, ...]:
     return every
 
 
-def derivative(
-    field: Float[Tensor, " *N"], axis: int, *, periodic: bool, spacing: float
-) -> Float64[Tensor, " *N"]:
+def derivative(field: Float[Tensor, " *N"], axis: int, *, periodic: bool, spacing: float) -> Float64[Tensor, " *N"]:
     """∂/∂x along one axis with points `spacing` apart.
 
     Periodic: exact for every resolved wave. The Nyquist wave of an even grid gives 0, since its
@@ -37,9 +35,7 @@ def derivative(
     field, n = field.double(), field.shape[axis]
     if not periodic:
         if n < 3:
-            raise ValueError(
-                f"a derivative along an axis that is not periodic needs 3 points there, got {n}"
-            )
+            raise ValueError(f"a derivative along an axis that is not periodic needs 3 points there, got {n}")
         return torch.gradient(field, spacing=spacing, dim=axis, edge_order=2)[0]
     waves = 2 * math.pi / (n * spacing) * torch.fft.rfftfreq(n, 1 / n, dtype=torch.float64)
     if n % 2 == 0:
@@ -63,12 +59,8 @@ def vorticity(
     non-finite vorticity.
     """
     if field.ndim < 3 or field.shape[-3] != 2:
-        raise ValueError(
-            f"vorticity needs a velocity (…, 2, H, W), but this field is {tuple(field.shape)}"
-        )
+        raise ValueError(f"vorticity needs a velocity (…, 2, H, W), but this field is {tuple(field.shape)}")
     (px, py), (dx, dy) = each_axis(periodic, 2, "periodic"), each_axis(spacing, 2, "spacing")
     u, v = double(field).unbind(-3)
-    turning = derivative(v, -2, periodic=px, spacing=dx) - derivative(
-        u, -1, periodic=py, spacing=dy
-    )
+    turning = derivative(v, -2, periodic=px, spacing=dx) - derivative(u, -1, periodic=py, spacing=dy)
     return turning.unsqueeze(-3)

@@ -29,10 +29,7 @@ def mse_frames(pred: Array, truth: Array, scale: Scale | None = None) -> Float64
     """
     size = None if scale is None else torch.tensor([float(x) for x in scale], dtype=torch.float64)
     if size is not None and (size.shape != pred.shape[2:3] or not bool((size > 0).all())):
-        raise ValueError(
-            f"scale needs one positive number for each of {pred.shape[2]} channels, got "
-            f"{size.tolist()}"
-        )
+        raise ValueError(f"scale needs one positive number for each of {pred.shape[2]} channels, got {size.tolist()}")
 
     def error(a: Tensor, b: Tensor) -> Tensor:
         gap = a - b

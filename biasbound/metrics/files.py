@@ -42,9 +42,7 @@ def _open(path: Path, rank: int) -> np.ndarray:
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise ValueError(
-            f"{path} cannot be read as a .npy array of floats ({error}); write it with np.save"
-        ) from None
+        raise ValueError(f"{path} cannot be read as a .npy array of floats ({error}); write it with np.save") from None
     if not isinstance(found, np.ndarray) or found.dtype.kind != "f":
         kind = found.dtype if isinstance(found, np.ndarray) else "an archive"
         raise ValueError(f"{path} holds {kind}; write one array of floats with np.save")
@@ -95,6 +93,5 @@ def _check_start(path: Path, found: np.ndarray, truth: Trajectories, initial: bo
     first, last = found[0, :, 0], found[0, :, -1]
     if not initial and np.array_equal(first, start) and not np.array_equal(first, last):
         raise ValueError(
-            f"the first frame of {path} is the initial state of {truth.name}; say so by "
-            "initial=True (--initial)"
+            f"the first frame of {path} is the initial state of {truth.name}; say so by initial=True (--initial)"
         )

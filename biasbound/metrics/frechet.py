@@ -83,9 +83,7 @@ def _from_nyquist(grid: Sequence[int]) -> Int64[Tensor, " *N"]:
     squares = torch.zeros(*grid, dtype=torch.float64)
     for axis, n in enumerate(grid):
         away = torch.arange(n, dtype=torch.float64) - n // 2
-        squares = squares + away.square().reshape(
-            [-1 if a == axis else 1 for a in range(len(grid))]
-        )
+        squares = squares + away.square().reshape([-1 if a == axis else 1 for a in range(len(grid))])
     return squares.sqrt().floor().long()
 
 

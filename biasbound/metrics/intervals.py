@@ -46,8 +46,7 @@ def bootstrap(
     """
     if not 0 < level < 1 or draws < 1:
         raise ValueError(
-            "a bootstrap needs a level between 0 and 1 and at least one draw, got "
-            f"level={level} and draws={draws}"
+            f"a bootstrap needs a level between 0 and 1 and at least one draw, got level={level} and draws={draws}"
         )
     if values.ndim < 1 or len(values) == 0:
         raise ValueError("there is no trajectory to draw from")

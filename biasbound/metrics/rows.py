@@ -69,9 +69,7 @@ class About:
         """A row of these; numbers and ends of intervals that are not finite become None."""
         if not isinstance(value, Interval):
             value = Interval(float(value), math.nan, math.nan)
-        mean, low, high = (
-            x if math.isfinite(x) else None for x in (value.mean, value.low, value.high)
-        )
+        mean, low, high = (x if math.isfinite(x) else None for x in (value.mean, value.low, value.high))
         return Row(metric=metric, step=step, value=mean, low=low, high=high, **vars(self))
 
 

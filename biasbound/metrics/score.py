@@ -46,9 +46,7 @@ def _results(name: str, scene: Scene) -> Iterator[Result]:
         raise ValueError(f"metric {name!r}: {error}") from error
 
 
-def score_steps(
-    prediction: Array, truth: Array, about: About, spread: Scale | None = None
-) -> list[Row]:
+def score_steps(prediction: Array, truth: Array, about: About, spread: Scale | None = None) -> list[Row]:
     """`one_step_mse` of single steps (S, P, C, *N), from P states of each trajectory.
 
     With `spread`, the training data's standard deviation of each channel, `one_step_mse_norm` as
@@ -57,6 +55,5 @@ def score_steps(
     """
     scales = {"one_step_mse": None} | ({} if spread is None else {"one_step_mse_norm": spread})
     return [
-        about.row(name, bootstrap(mse_frames(prediction, truth, scale).mean(1)), 1)
-        for name, scale in scales.items()
+        about.row(name, bootstrap(mse_frames(prediction, truth, scale).mean(1)), 1) for name, scale in scales.items()
     ]

@@ -36,9 +36,7 @@ def shells(grid: Sequence[int], spacing: Spacing = 1.0) -> Int64[Tensor, " *N"]:
     longest, squares = max(lengths), torch.zeros(*grid, dtype=torch.float64)
     for axis, (n, length) in enumerate(zip(grid, lengths, strict=True)):
         waves = torch.fft.fftfreq(n, 1 / n, dtype=torch.float64) * (longest / length)
-        squares = squares + waves.square().reshape(
-            [-1 if a == axis else 1 for a in range(len(grid))]
-        )
+        squares = squares + waves.square().reshape([-1 if a == axis else 1 for a in range(len(grid))])
     return (squares.sqrt() + 0.5).floor().long()
 
 
@@ -68,9 +66,7 @@ def radial_spectrum(field: Array, rank: int, spacing: Spacing = 1.0) -> Float64[
 def energy_spectrum(field: Array, rank: int, spacing: Spacing = 1.0) -> Float64[Tensor, "... R"]:
     """E(r) of a field (…, C, *N) with `rank` space axes: Σ_r E(r) = ½ ⟨Σ_c u_c²⟩."""
     if field.ndim < rank + 1:
-        raise ValueError(
-            f"an energy spectrum needs (…, C, *N), but this field is {tuple(field.shape)}"
-        )
+        raise ValueError(f"an energy spectrum needs (…, C, *N), but this field is {tuple(field.shape)}")
     return radial_spectrum(field, rank, spacing).sum(-2) / 2
 
 
@@ -88,8 +84,7 @@ def enstrophy_spectrum(
         return energy_spectrum(vorticity(field, periodic=periodic, spacing=spacing), 2, spacing)
     if rank != 1 or field.ndim < 2 or field.shape[-2] != 1:
         raise ValueError(
-            "enstrophy needs a field (…, 2, H, W) or (…, 1, N), but this one is "
-            f"{tuple(field.shape)} with rank {rank}"
+            f"enstrophy needs a field (…, 2, H, W) or (…, 1, N), but this one is {tuple(field.shape)} with rank {rank}"
         )
     (wraps,), (h,) = each_axis(periodic, 1, "periodic"), each_axis(spacing, 1, "spacing")
     return energy_spectrum(derivative(double(field), -1, periodic=wraps, spacing=h), 1, h)
@@ -106,12 +101,10 @@ def temporal_spectrum(
     """
     frames, rank = fields.shape[1], fields.ndim - 3
     if not probes or any(len(p) != rank for p in probes):
-        raise ValueError(
-            f"temporal spectra need probes with {rank} indices each, got {list(probes)}"
-        )
-    series = torch.stack(
-        [double(fields[(slice(None),) * 3 + tuple(p)]) for p in probes], 1
-    ).transpose(2, 3)  # (S, P, C, K)
+        raise ValueError(f"temporal spectra need probes with {rank} indices each, got {list(probes)}")
+    series = torch.stack([double(fields[(slice(None),) * 3 + tuple(p)]) for p in probes], 1).transpose(
+        2, 3
+    )  # (S, P, C, K)
     series = torch.where(series.isfinite().all(-1, keepdim=True), series, torch.nan)
     power = torch.fft.rfft(series, dim=-1).abs().square() / frames**2
     twice = torch.full((power.shape[-1],), 2.0, dtype=torch.float64)

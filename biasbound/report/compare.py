@@ -40,9 +40,7 @@ def merged(studies: Sequence[Study]) -> Study:
 
         same = _test_key(study) is not None and _test_key(study) == _test_key(first)
         rows += [replace(row, method=named(row.method, row.dataset)) for row in study.rows]
-        searches += [
-            replace(s, label=named(s.label), dataset=study.dataset) for s in study.searches
-        ]
+        searches += [replace(s, label=named(s.label), dataset=study.dataset) for s in study.searches]
         models += [
             replace(
                 m,

@@ -25,9 +25,7 @@ TRUTH: dict[str, Any] = {"color": "0.6", "linewidth": 4.5, "linestyle": "-", "ma
 ROUND_OFF = 1e-12  # of the largest energy: what lies below is the arithmetic's
 
 
-def first_quantity(
-    test: Trajectories, fields: Float[np.ndarray, "K C *N"]
-) -> tuple[str, Float[np.ndarray, "K ..."]]:
+def first_quantity(test: Trajectories, fields: Float[np.ndarray, "K C *N"]) -> tuple[str, Float[np.ndarray, "K ..."]]:
     """(name, values) of what the eye knows best: vorticity of a flow, else the first channel.
 
     A third space axis is cut in its middle; values inside a body are NaN.
@@ -40,9 +38,7 @@ def _is_flow(test: Trajectories) -> bool:
     return len(test.layout.grid) > 1 and len(test.channels) > 1
 
 
-def all_quantities(
-    test: Trajectories, fields: Float[np.ndarray, "K C *N"]
-) -> dict[str, Float[np.ndarray, "K ..."]]:
+def all_quantities(test: Trajectories, fields: Float[np.ndarray, "K C *N"]) -> dict[str, Float[np.ndarray, "K ..."]]:
     """Everything worth showing of some frames, by name."""
     if len(test.layout.grid) == 1:
         return {name: fields[:, c] for c, name in enumerate(test.channels)}
@@ -93,9 +89,7 @@ def samples(study: Study) -> Figure:
     for i, values in enumerate(shown):
         for j, axes in enumerate([grid[0, i]] if flat else grid[i]):
             drawn = image(axes, values if flat else values[j], shown, extent)
-            title = (
-                f"trajectory {i}" if flat else f"t = {frames[j] * test.dt:.3g}" if i == 0 else ""
-            )
+            title = f"trajectory {i}" if flat else f"t = {frames[j] * test.dt:.3g}" if i == 0 else ""
             axes.set_title(title, fontsize=9)
             if flat:
                 axes.set_xlabel("time t")
@@ -229,9 +223,7 @@ def fsd(study: Study) -> Figure:
     """Fréchet spectral distance over the rollout, mean over seeds, one line a method."""
     found = study.series("fsd")
     if not found:
-        raise Absent(
-            "this run has no rows of the metric fsd: they come from the stage 06-evaluate"
-        )
+        raise Absent("this run has no rows of the metric fsd: they come from the stage 06-evaluate")
     figure, axes = _single()
     for dataset, label in dict.fromkeys(key[:2] for key in found):
         own = [points for key, points in found.items() if key[:2] == (dataset, label)]

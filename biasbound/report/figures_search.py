@@ -180,9 +180,7 @@ def contributions(study: Study) -> Figure:
 
 def gradients(study: Study) -> Figure:
     """Cosine between gradients with proxy P⁽ⁿ⁾ and full unrolling, against n; teacher forcing as a level."""
-    models = _found(
-        [m for m in study.first_seeds() if m.gradients], "gradients.json", "06-evaluate"
-    )
+    models = _found([m for m in study.first_seeds() if m.gradients], "gradients.json", "06-evaluate")
     figure, panels = grid_of(len(models))
     for axes, model in zip(panels, models, strict=True):
         rows = [r for r in model.gradients if isinstance(r["n"], int)]
@@ -190,9 +188,7 @@ def gradients(study: Study) -> Figure:
         for i, (key, name) in enumerate(
             (("to_full", "proxy and full unrolling"), ("to_teacher", "proxy and teacher forcing"))
         ):
-            curve(
-                axes, n, numbers(rows, key), name, i, numbers(rows, f"{key}_stderr"), markevery=1
-            )
+            curve(axes, n, numbers(rows, key), name, i, numbers(rows, f"{key}_stderr"), markevery=1)
         for row in model.gradients:
             if row["n"] == "teacher":
                 axes.axhline(
@@ -222,9 +218,7 @@ def ladder(study: Study) -> Figure:
         for (to, start), (bias, _) in found.biases.items():
             excess[levels.index(to), levels.index(start)] = min(max(bias - 1, 1e-3), 1e9)
         norm = LogNorm(0.003, 3.0)
-        drawn = axes.imshow(
-            excess, origin="lower", cmap=colormaps["cividis_r"], norm=norm, interpolation="nearest"
-        )
+        drawn = axes.imshow(excess, origin="lower", cmap=colormaps["cividis_r"], norm=norm, interpolation="nearest")
         for edge in tau_edges(levels, found.bias, found.tau):
             axes.plot(*edge, color="black", linewidth=1.0)
         if search.schedule is not None and set(search.schedule.sigma) <= set(levels):

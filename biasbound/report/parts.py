@@ -54,9 +54,7 @@ class Rollout:
 
     prediction: Float[np.ndarray, "M S K C *N"]
     dt: float
-    broken: tuple[
-        tuple[int, ...], ...
-    ] = ()  # (M, S): frame at which it became non-finite, 0 never
+    broken: tuple[tuple[int, ...], ...] = ()  # (M, S): frame at which it became non-finite, 0 never
 
 
 @dataclass(frozen=True)

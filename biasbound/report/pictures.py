@@ -108,9 +108,7 @@ def _space_time(one: Trajectories) -> Figure:
     return figure
 
 
-def quantities(
-    one: Trajectories, fields: Float[np.ndarray, "K C X Y"]
-) -> dict[str, Float[np.ndarray, "K X Y"]]:
+def quantities(one: Trajectories, fields: Float[np.ndarray, "K C X Y"]) -> dict[str, Float[np.ndarray, "K X Y"]]:
     """What to show: pressure and vorticity of a gas, vorticity of a flow, else the channels."""
     named = {name: fields[:, c] for c, name in enumerate(one.channels)}
     if {"momentum_x", "momentum_y", "density"} <= {*named}:

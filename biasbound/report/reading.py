@@ -20,9 +20,7 @@ def json_value(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{path} is not valid JSON ({error}); run the stage that writes it again"
-        ) from None
+        raise ValueError(f"{path} is not valid JSON ({error}); run the stage that writes it again") from None
 
 
 def json_lines(path: Path) -> tuple[dict[str, Any], ...]:
@@ -39,9 +37,7 @@ def json_lines(path: Path) -> tuple[dict[str, Any], ...]:
         if isinstance(row, dict):
             rows.append(row)
         elif i + 1 < len(lines):
-            raise ValueError(
-                f"{path}: line {i + 1} is not a JSON object; run the stage that writes it again"
-            )
+            raise ValueError(f"{path}: line {i + 1} is not a JSON object; run the stage that writes it again")
     return tuple(rows)
 
 
@@ -50,13 +46,9 @@ def checked(path: Path, make: Callable[[], T]) -> T:
     try:
         return make()
     except KeyError as error:
-        raise ValueError(
-            f"{path} has no entry {error}; run the stage that writes it again"
-        ) from None
+        raise ValueError(f"{path} has no entry {error}; run the stage that writes it again") from None
     except (TypeError, AttributeError, IndexError, ValueError) as error:
-        raise ValueError(
-            f"{path} is damaged ({error}); run the stage that writes it again"
-        ) from None
+        raise ValueError(f"{path} is damaged ({error}); run the stage that writes it again") from None
 
 
 def number(value: Any) -> float:

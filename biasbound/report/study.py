@@ -44,9 +44,7 @@ class Study:
     def name(self, of: Search | Model) -> str:
         """The label, with the dataset and the seed where there are several."""
         group: Sequence[Search | Model] = self.searches if isinstance(of, Search) else self.models
-        return told_apart(
-            (of.dataset, of.label, of.seed), {(o.dataset, o.label, o.seed) for o in group}
-        )
+        return told_apart((of.dataset, of.label, of.seed), {(o.dataset, o.label, o.seed) for o in group})
 
     @property
     def labels(self) -> list[str]:
@@ -59,9 +57,7 @@ class Study:
         lowest = {(m.dataset, m.label): m for m in sorted(self.models, key=lambda m: -m.seed)}
         return tuple(sorted(lowest.values(), key=lambda m: self.labels.index(m.label)))
 
-    def truth(
-        self, trajectories: int, frames: int, first: int = 0
-    ) -> Float[np.ndarray, "S K C *N"]:
+    def truth(self, trajectories: int, frames: int, first: int = 0) -> Float[np.ndarray, "S K C *N"]:
         """Frames 1 … K of test trajectories, beside which predictions are laid."""
         if self.test is None:
             raise ValueError(f"{self.folder} has no test data, so there is no truth to show")
@@ -80,9 +76,7 @@ class Study:
         found = energy_spectrum(fields, len(spacing), spacing).mean(0).numpy()
         return np.asarray(found[: min(fields.shape[2:]) // 2 + 1])
 
-    def series(
-        self, metric: str
-    ) -> dict[tuple[str, str, int], list[tuple[int, float, float | None, float | None]]]:
+    def series(self, metric: str) -> dict[tuple[str, str, int], list[tuple[int, float, float | None, float | None]]]:
         """(dataset, method, seed) → (step, value, low, high) of a metric that has steps, in their order."""
         found: dict[tuple[str, str, int], list[tuple[int, float, float | None, float | None]]] = {}
         for row in self.rows:
@@ -166,10 +160,7 @@ def _search(path: Path, label: str, seed: int) -> Search:
             levels=tuple(float(s) for s in found.get("levels", ())),
             tau=found.get("tau"),
             solved=tuple(sorted(float(s) for s in found.get("solved", {}))),
-            points=tuple(
-                {**p, "own": number(p["own"]), "clean": number(p["clean"])}
-                for p in found.get("points", ())
-            ),
+            points=tuple({**p, "own": number(p["own"]), "clean": number(p["clean"])} for p in found.get("points", ())),
             log=json_lines(path / "log.jsonl"),
         )
 
@@ -186,12 +177,9 @@ def _landscape(path: Path) -> Landscape | None:
             start=str(found["start"]),
             start_sigma=float(found["start_sigma"]),
             levels=levels,
-            clean={
-                float(c["sigma"]): (number(c["mean"]), number(c["stderr"])) for c in found["clean"]
-            },
+            clean={float(c["sigma"]): (number(c["mean"]), number(c["stderr"])) for c in found["clean"]},
             biases={
-                (float(b["to"]), float(b["from"])): (number(b["mean"]), number(b["stderr"]))
-                for b in found["biases"]
+                (float(b["to"]), float(b["from"])): (number(b["mean"]), number(b["stderr"])) for b in found["biases"]
             },
         )
         pairs = {(to, start) for to in levels for start in levels if to < start}
@@ -252,9 +240,7 @@ def _rollout(path: Path) -> Rollout | None:
     try:
         prediction = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{file} is not a readable array ({error}); roll the emulator out again"
-        ) from None
+        raise ValueError(f"{file} is not a readable array ({error}); roll the emulator out again") from None
     if prediction.ndim < 5 or prediction.dtype.kind != "f" or 0 in prediction.shape:
         raise ValueError(
             f"{file} has shape {prediction.shape} and type {prediction.dtype}; expected float (M, S, K, C, *N)"

@@ -90,9 +90,7 @@ def finish(
             span = max(finite) / min(finite)
             axis = axes.xaxis if name == "x" else axes.yaxis
             if span < 30:  # decades alone would label next to nothing
-                axis.set_major_locator(
-                    MaxNLocator(4) if span < 5 else LogLocator(subs=(1.0, 2.0, 5.0))
-                )
+                axis.set_major_locator(MaxNLocator(4) if span < 5 else LogLocator(subs=(1.0, 2.0, 5.0)))
                 axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
                 axis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(x)

@@ -31,9 +31,7 @@ OPTIONS = {
     "residual": "residual target",
     "focus": "focused",
 }
-NORMALISED = {
-    "transonic"
-}  # errors in units of the training data's spread, and the last one as the long-term score
+NORMALISED = {"transonic"}  # errors in units of the training data's spread, and the last one as the long-term score
 NONE = Cell("–")
 
 
@@ -110,9 +108,7 @@ def _entry(found: Summary | None, write: Callable[..., str], better: int = 1) ->
     if found is None:
         return Entry(NONE)
     if found.mean is None:
-        return Entry(
-            Cell("∞", f"({found.lost} of {found.seeds} seeds)" if found.seeds > 1 else "")
-        )
+        return Entry(Cell("∞", f"({found.lost} of {found.seeds} seeds)" if found.seeds > 1 else ""))
     rest = f"± {write(found.spread, 1)}" if found.seeds > 1 else ""
     return Entry(Cell(write(found.mean), rest), better * found.mean)
 

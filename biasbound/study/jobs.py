@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from biasbound.core.schedule import Schedule
@@ -52,7 +52,7 @@ class TrainJob:
 class SearchJob(TrainJob):
     """Exploration and ladder."""
 
-    search: SearchConfig = SearchConfig()
+    search: SearchConfig = field(default_factory=SearchConfig)
 
 
 @dataclass(frozen=True)

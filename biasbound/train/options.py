@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = ["FitOptions", "TrainOptions", "learning_rate"]
@@ -14,29 +14,35 @@ class TrainOptions:
     """How to train. Defaults suit the mini networks; the paper's are noted where they differ."""
 
     updates: int | None = None
-    """budget in updates, or"""
+    """budget in updates"""
     epochs: float | None = None
-    """in passes over the data"""
+    """budget in passes over the data, instead of updates"""
     batch: int = 64
-    """over all processes"""
+    """windows per update, over all processes"""
     lr: float = 1e-3
-    """paper 1e-4"""
+    """learning rate; paper 1e-4"""
     lr_final: float = 0.0
-    """paper 1e-6, at the end of a cosine"""
+    """learning rate at the end of a cosine; paper 1e-6"""
     warmup: int = 0
     """updates of linear warm-up"""
-    optimiser: Literal["adam", "adamw"] = "adam"
+    optimiser: str = "adam"
+    """optimiser: adam or adamw"""
     weight_decay: float = 0.0
+    """weight decay; decoupled for adamw"""
     clip: float | None = 1.0
-    """norm of the gradient; paper none"""
+    """largest norm of the gradient; paper none"""
     ema: float | None = 0.999
     """decay of the averaged weights; paper none"""
     log_every: int = 50
-    checkpoint_every: int = 500
+    """updates between two reports"""
+    checkpoint_every: int = field(default=500, metadata={"manner": True})
+    """updates between two checkpoints"""
     explode: float = 1e3
     """stop when the loss is this many times its lowest"""
     precision: Literal["float32", "bf16"] = "float32"
-    compile: bool = False
+    """bf16 is for GPUs"""
+    compile: bool = field(default=False, metadata={"manner": True})
+    """compile the network with torch.compile"""
 
     def __post_init__(self) -> None:
         if (self.updates is None) == (self.epochs is None):

@@ -70,9 +70,7 @@ def _open_hdf5(path: Path) -> h5py.File:
     except OSError as error:
         found = re.search(r"truncated file: eof = (\d+).*stored_eof = (\d+)", str(error))
         what = f"truncated ({found[1]} of {found[2]} bytes)" if found else f"unreadable ({error})"
-        raise ValueError(
-            f"{path}: found {what} HDF5, expected a whole file; copy it again"
-        ) from None
+        raise ValueError(f"{path}: found {what} HDF5, expected a whole file; copy it again") from None
 
 
 def detect(path: Path) -> str:
@@ -154,9 +152,7 @@ def save(
     if format is None:
         known = [name for name, f in FORMATS.items() if path.suffix in f.suffixes]
         if not known:
-            raise ValueError(
-                f"{path}: its ending names no format; give one of {', '.join(FORMATS)}"
-            )
+            raise ValueError(f"{path}: its ending names no format; give one of {', '.join(FORMATS)}")
         format = known[0]
     FORMATS[_named(format)].write(trajectories, path, overwrite=overwrite)
 
@@ -178,9 +174,7 @@ def load_splits(folder: str | Path, **options: Any) -> dict[str, Trajectories]:
         if split is None:
             continue
         if split in found:
-            raise ValueError(
-                f"{folder}: {found[split].name} and {path.name} both look like {split}"
-            )
+            raise ValueError(f"{folder}: {found[split].name} and {path.name} both look like {split}")
         found[split] = path
     if not found:
         raise ValueError(f"{folder}: found no file or folder named by train, valid or test")

@@ -63,9 +63,7 @@ def _array(path: Path, shape: tuple[int, ...] | None = None) -> np.ndarray:
 class _Files:
     """Channels (x, y of momentum or velocity, density, pressure) from the three files of a frame."""
 
-    def __init__(
-        self, folders: list[Path], numbers: list[str], grid: tuple[int, ...], momentum: bool
-    ) -> None:
+    def __init__(self, folders: list[Path], numbers: list[str], grid: tuple[int, ...], momentum: bool) -> None:
         self._folders, self._numbers, self._grid = folders, numbers, grid
         self._momentum = momentum
         self._dtype = _array(folders[0] / f"density_{numbers[0]}.npz").dtype
@@ -88,24 +86,18 @@ class _Files:
                 out[i, start : start + size] = _array(path, (size, *self._grid))
                 start += size
         if not self._momentum:
-            with np.errstate(
-                divide="ignore", invalid="ignore"
-            ):  # refused where values are checked
+            with np.errstate(divide="ignore", invalid="ignore"):  # refused where values are checked
                 out[:, :2] /= out[:, 2:3]
         return out
 
 
 def _numbers(simulation: Path) -> list[str]:
     """Frame numbers, the same for the three fields."""
-    found = {
-        name: sorted(p.stem.rsplit("_", 1)[1] for p in simulation.glob(f"{name}_*.npz"))
-        for name in FIELDS
-    }
+    found = {name: sorted(p.stem.rsplit("_", 1)[1] for p in simulation.glob(f"{name}_*.npz")) for name in FIELDS}
     if not found["density"] or any(v != found["density"] for v in found.values()):
         counts = {name: len(v) for name, v in found.items()}
         raise ValueError(
-            f"{simulation}: found {counts} files, expected velocity, density and pressure of the "
-            "same frames"
+            f"{simulation}: found {counts} files, expected velocity, density and pressure of the same frames"
         )
     return found["density"]
 
@@ -122,9 +114,7 @@ def _description(simulation: Path, numbers: list[str]) -> tuple[dict[str, float]
             if len(told.get(theirs, ())) > last
         }
     except (OSError, ValueError, TypeError) as error:
-        raise ValueError(
-            f"{path}: expected JSON with {list(SCALARS.values())} ({error})"
-        ) from None
+        raise ValueError(f"{path}: expected JSON with {list(SCALARS.values())} ({error})") from None
     if "mach" not in scalars:
         raise ValueError(f"{path}: found {sorted(told)}, expected 'Mach Number'")
     return scalars, series

@@ -51,11 +51,7 @@ def read(path: Path, dt: float | None = None) -> Trajectories:
         samples, frames, points = field.shape
         if "dx" not in group or ("dt" not in group and dt is None):
             raise ValueError(f"{path}: found {sorted(group)}, expected {EXPECTED}")
-        scalars = {
-            name: np.asarray(d, dtype=np.float64)
-            for name, d in group.items()
-            if getattr(d, "ndim", 0) == 1
-        }
+        scalars = {name: np.asarray(d, dtype=np.float64) for name, d in group.items() if getattr(d, "ndim", 0) == 1}
         if any(v.shape != (samples,) for v in scalars.values()):
             raise ValueError(f"{path}: expected {samples} values in each of {sorted(scalars)}")
         scalars["length"] = scalars.pop("dx") * points
@@ -88,9 +84,7 @@ def _same(values: Float64[np.ndarray, " S"]) -> bool:
 
 
 def _mean(values: Float64[np.ndarray, " S"]) -> float:
-    return float(
-        values[0] if _same(values) and len(values) else values.mean() if len(values) else 1
-    )
+    return float(values[0] if _same(values) and len(values) else values.mean() if len(values) else 1)
 
 
 def _varied(trajectories: Trajectories, name: str, value: float) -> Float64[np.ndarray, " S"]:

@@ -33,9 +33,7 @@ VERSION = 1
 Piece = tuple[int, int, np.ndarray]  # first trajectory, first frame, fields (n, k, C, *N)
 
 
-def write(
-    trajectories: Trajectories, path: Path, *, dtype: str | None = None, overwrite: bool = False
-) -> None:
+def write(trajectories: Trajectories, path: Path, *, dtype: str | None = None, overwrite: bool = False) -> None:
     """Save trajectories (as a view shows them) in a native file, in their own precision or `dtype`."""
     write_pieces(
         path,
@@ -142,9 +140,7 @@ def _write_frame(
         own[f"coordinates/{axis}"] = points
 
 
-def _write_scalars(
-    file: h5py.File, parameters: Mapping[str, np.ndarray], series: Mapping[str, np.ndarray]
-) -> None:
+def _write_scalars(file: h5py.File, parameters: Mapping[str, np.ndarray], series: Mapping[str, np.ndarray]) -> None:
     group = file.create_group("scalars")
     group.attrs["field_names"] = np.array([*parameters, *series], dtype=h5py.string_dtype())
     for values, varies in ((parameters, False), (series, True)):

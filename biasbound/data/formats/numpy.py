@@ -103,15 +103,12 @@ def read(path: Path, dt: float | None = None, space: int | None = None) -> Traje
             points=told.get("points", "left"),
         )
         known: dict[str, Any] = {
-            kind: {n: np.array(v, dtype=np.float64) for n, v in told.get(kind, {}).items()}
-            for kind in FACTS
+            kind: {n: np.array(v, dtype=np.float64) for n, v in told.get(kind, {}).items()} for kind in FACTS
         }
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{beside}: found values of the wrong kind ({error})") from None
     if len(layout.channels) != count:
-        raise ValueError(
-            f"{path}: found {count} channels, but {beside.name} names {layout.channels}"
-        )
+        raise ValueError(f"{path}: found {count} channels, but {beside.name} names {layout.channels}")
     return Trajectories.open(
         layout,
         Store([Raw(path, offset, dtype, (count, *layout.grid), axis=0)]),
@@ -131,9 +128,7 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
         "fortran_order": False,
         "shape": trajectories.shape,
     }
-    facts = {
-        kind: {n: v.tolist() for n, v in getattr(trajectories, kind).items()} for kind in FACTS
-    }
+    facts = {kind: {n: v.tolist() for n, v in getattr(trajectories, kind).items()} for kind in FACTS}
     told = asdict(trajectories.layout) | facts | {"provenance": dict(trajectories.provenance)}
     with replacing(path, overwrite) as temporary, temporary.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)

@@ -66,9 +66,7 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
     own = file.get("biasbound")
     if own is not None:
         if int(own.attrs["version"]) > VERSION:
-            raise ValueError(
-                f"{path} was written by a newer biasbound; update this one to read it"
-            )
+            raise ValueError(f"{path} was written by a newer biasbound; update this one to read it")
         layout = _own_layout(own)
         layout = layout if dt is None else replace(layout, dt=dt)
         facts = {
@@ -147,9 +145,7 @@ def _check_shape(
 ) -> None:
     """A field has ([S], [K], *N, …); an axis along which it does not vary may have size 1."""
     varying = np.asarray(dataset.attrs["dim_varying"], dtype=bool).tolist()
-    allowed = itertools.product(
-        *((n,) if v else (1, n) for n, v in zip(grid, varying, strict=True))
-    )
+    allowed = itertools.product(*((n,) if v else (1, n) for n, v in zip(grid, varying, strict=True)))
     if dataset.shape not in {(*lead, *space, *components) for space in allowed}:
         raise ValueError(
             f"{path}: found {dataset.name[1:]} of shape {dataset.shape}, expected "
@@ -159,9 +155,7 @@ def _check_shape(
         raise ValueError(f"{path}: found {dataset.name[1:]} of {dataset.dtype}, expected floats")
 
 
-def _scalars(
-    file: h5py.File, samples: int, length: int
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def _scalars(file: h5py.File, samples: int, length: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """One value a trajectory, and one a frame."""
     parameters: dict[str, np.ndarray] = {}
     series: dict[str, np.ndarray] = {}
@@ -219,9 +213,7 @@ def _time_step(time: Float64[np.ndarray, "... K"], path: Path) -> float:
         return 1.0
     mean = float(steps.mean())
     if np.ptp(steps) > 0.01 * abs(mean):
-        raise ValueError(
-            f"{path}: found time steps from {steps.min():g} to {steps.max():g}, expected equal ones"
-        )
+        raise ValueError(f"{path}: found time steps from {steps.min():g} to {steps.max():g}, expected equal ones")
     short = float(f"{mean:.5g}")
     return short if abs(short - mean) < 1e-6 * abs(mean) else mean
 
@@ -240,8 +232,6 @@ def _attributes(file: h5py.File) -> dict[str, Any]:
     for name, value in file.attrs.items():
         plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
         found[name] = (
-            _texts(plain)
-            if isinstance(plain, list) and plain and isinstance(plain[0], str | bytes)
-            else plain
+            _texts(plain) if isinstance(plain, list) and plain and isinstance(plain[0], str | bytes) else plain
         )
     return found

@@ -7,9 +7,7 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] not in ("numba", "scipy"):
         raise
-    raise ImportError(
-        "The transonic solver needs numba and SciPy: pip install 'biasbound[transonic]'"
-    ) from error
+    raise ImportError("The transonic solver needs numba and SciPy: pip install 'biasbound[transonic]'") from error
 
 preset = TransonicCylinder.preset
 

@@ -42,9 +42,7 @@ def _limit(below: Array, here: Array, above: Array, low: Array, high: Array) -> 
 
 
 @jit
-def _hllc(
-    left: Array, right: Array, shift: int, nx: Array, ny: Array, area: Array, flux: Array
-) -> None:
+def _hllc(left: Array, right: Array, shift: int, nx: Array, ny: Array, area: Array, flux: Array) -> None:
     """Fluxes of mass, momentum and energy through a row of faces with unit normal (nx, ny).
 
     The states on the two sides of face i are left[:, i + shift] and right[:, i + 2].

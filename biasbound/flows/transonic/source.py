@@ -117,8 +117,7 @@ class TransonicCylinder:
                 min(self.cells) >= 16 and self.cells[0] % 2 == 0
             ),
             f"reynolds {self.reynolds}: must be positive.": self.reynolds > 0,
-            f"precision {self.precision!r}: use one of {get_args(Precision)}.": self.precision
-            in get_args(Precision),
+            f"precision {self.precision!r}: use one of {get_args(Precision)}.": self.precision in get_args(Precision),
         }
         for message, good in checks.items():
             if not good:
@@ -206,7 +205,5 @@ class TransonicCylinder:
                     flow.advance(self.interval / mach)
                 fields[k], forces[:, k] = window(flow.w), drag_lift(flow, mach)
         except ArithmeticError as error:
-            raise ArithmeticError(
-                f"Mach {mach}, seed {self.seed}, cells {self.cells}: {error}"
-            ) from error
+            raise ArithmeticError(f"Mach {mach}, seed {self.seed}, cells {self.cells}: {error}") from error
         return fields, forces

@@ -10,9 +10,7 @@ __all__ = ["stage", "wave_rate"]
 
 
 @jit
-def _combine(
-    start: Array, inflow: Array, scale: Array, a: float, b: float, dt: float, q: Array
-) -> None:
+def _combine(start: Array, inflow: Array, scale: Array, a: float, b: float, dt: float, q: Array) -> None:
     real = q.dtype.type
     first, second, step = real(a), real(b), real(dt)
     for i in range(q.size):

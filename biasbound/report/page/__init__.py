@@ -48,9 +48,7 @@ def page(study: Study, budget: int = BUDGET) -> str:
         "policy": html.escape(policy),
         "style": style,
         # `<` occurs only inside strings, where \u003c is the same; a tag can neither end nor begin here.
-        "data": told.replace("<", "\\u003c")
-        .replace("\u2028", "\\u2028")
-        .replace("\u2029", "\\u2029"),
+        "data": told.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"),
         "script": script,
     }
     text = _asset("template.html")

@@ -51,13 +51,10 @@ def payload(study: Study, budget: int = BUDGET) -> dict[str, Any]:
         "rollouts": rollouts(study, budget),
         "config": study.config,
         "stages": [
-            {k: str(p[k]) if k == "unit" else p.get(k) for k in STAGE_FACTS if k in p}
-            for p in study.provenance
+            {k: str(p[k]) if k == "unit" else p.get(k) for k in STAGE_FACTS if k in p} for p in study.provenance
         ],
         "machine": {
-            k: study.provenance[-1][k]
-            for k in MACHINE_FACTS
-            if study.provenance and k in study.provenance[-1]
+            k: study.provenance[-1][k] for k in MACHINE_FACTS if study.provenance and k in study.provenance[-1]
         },
     }
     cleaned: dict[str, Any] = _json(told)
@@ -182,10 +179,7 @@ def _series(study: Study, metric: str) -> list[dict[str, Any]]:
         {
             "name": told_apart(unit, found),
             "label": unit[1],
-            **{
-                key: [p[i] for p in _thinned(points)]
-                for i, key in enumerate(("step", "value", "low", "high"))
-            },
+            **{key: [p[i] for p in _thinned(points)] for i, key in enumerate(("step", "value", "low", "high"))},
         }
         for unit, points in found.items()
     ]
@@ -198,7 +192,4 @@ def _spectra(study: Study) -> list[dict[str, Any]]:
         found = last_spectra(study)
     except Absent:
         return []
-    return [
-        {"name": n, "k": list(range(1, len(e))), "energy": e[1:].tolist()}
-        for n, e in found.items()
-    ]
+    return [{"name": n, "k": list(range(1, len(e))), "energy": e[1:].tolist()} for n, e in found.items()]

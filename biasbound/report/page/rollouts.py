@@ -39,9 +39,7 @@ class Cut:
     @property
     def size(self) -> int:
         """Bytes: one field of truth and one of error for each model and member."""
-        field = int(np.prod([-(-n // self.stride) for n in self.points])) * -(
-            -self.frames // self.every
-        )
+        field = int(np.prod([-(-n // self.stride) for n in self.points])) * -(-self.frames // self.every)
         return field * self.quantities * self.trajectories * (1 + self.models * self.members)
 
 
@@ -73,9 +71,7 @@ def fitted(cut: Cut, budget: int = BUDGET) -> Cut:
     return cut
 
 
-def pack_truth(
-    values: Float[np.ndarray, "*N"], low: float, high: float
-) -> UInt8[np.ndarray, "*N"]:
+def pack_truth(values: Float[np.ndarray, "*N"], low: float, high: float) -> UInt8[np.ndarray, "*N"]:
     """0 … 254 from low to high; 255 where there is no value."""
     scaled = (values.astype(np.float64) - low) / ((high - low) or 1.0) * 254
     known = np.isfinite(scaled)
@@ -148,9 +144,7 @@ def rollouts(study: Study, budget: int = BUDGET) -> dict[str, Any] | None:
     }
 
 
-def _shown(
-    study: Study, fields: Float[np.ndarray, "K C *N"], cut: Cut
-) -> dict[str, Float[np.ndarray, "k ..."]]:
+def _shown(study: Study, fields: Float[np.ndarray, "K C *N"], cut: Cut) -> dict[str, Float[np.ndarray, "k ..."]]:
     assert study.test is not None
     space = slice(None, None, cut.stride)
     return {
