@@ -18,7 +18,7 @@ from biasbound.report import figures
 from biasbound.report.tables import demo_table
 
 ROOT = Path(__file__).parents[1]
-TESTS = "\n".join(p.read_text() for p in (ROOT / "tests").glob("test_*.py"))
+TESTS = "\n".join(p.read_text() for p in (ROOT / "tests").rglob("test_*.py"))
 
 
 def test_the_readme_program_runs(tmp_path):
