@@ -16,18 +16,7 @@ from typing import Any
 __all__ = ["PACKAGES", "__version__", "load"]
 __version__ = "0.1.0"
 
-PACKAGES = (
-    "data",
-    "flows",
-    "core",
-    "nets",
-    "models",
-    "train",
-    "metrics",
-    "study",
-    "report",
-    "cli",
-)
+PACKAGES = ("data", "flows", "core", "nets", "models", "train", "metrics", "study", "report", "cli")
 
 
 def __getattr__(name: str) -> Any:

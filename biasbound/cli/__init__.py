@@ -29,8 +29,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     """Commands in the order of the data flow."""
     parser = _Parser(
-        prog="biasbound",
-        description="Diffusion emulators for PDEs with bias-constrained noise schedules.",
+        prog="biasbound", description="Diffusion emulators for PDEs with bias-constrained noise schedules."
     )
     parser.add_argument("--version", action="version", version=f"biasbound {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

@@ -18,16 +18,8 @@ __all__ = ["SOURCES", "add_parser"]
 
 SOURCES = {  # command → module and class of the source, what it is
     "ks": ("biasbound.flows.ks", "KuramotoSivashinsky", "the Kuramoto–Sivashinsky equation"),
-    "kolmogorov": (
-        "biasbound.flows.kolmogorov",
-        "KolmogorovFlow",
-        "two-dimensional Kolmogorov flow",
-    ),
-    "transonic": (
-        "biasbound.flows.transonic",
-        "TransonicCylinder",
-        "transonic flow past a cylinder",
-    ),
+    "kolmogorov": ("biasbound.flows.kolmogorov", "KolmogorovFlow", "two-dimensional Kolmogorov flow"),
+    "transonic": ("biasbound.flows.transonic", "TransonicCylinder", "transonic flow past a cylinder"),
 }
 
 
@@ -123,13 +115,7 @@ def _value(text: str) -> Any:
 
 def _generate(given: argparse.Namespace) -> None:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     from biasbound.flows.generate import generate

@@ -68,8 +68,7 @@ def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     from biasbound.study.rescore import rescore
 
     parser = ConfigParser(
-        prog="biasbound evaluate RECORD",
-        description="Score kept emulators again, on test data made anew.",
+        prog="biasbound evaluate RECORD", description="Score kept emulators again, on test data made anew."
     )
     parser.add_argument("--jobs", type=int, default=cores(), help="emulators scored side by side (default: cores)")
     jobs = Manner(parser.parse_args(list(argv)).jobs).jobs

@@ -106,10 +106,7 @@ def _make(run: Any, wish: Wish, units: Sequence[Any], manner: Any) -> int:
     from biasbound.study.graph import study_units
     from biasbound.study.view import watching
 
-    print(
-        f"{run.path}: {len(units)} units of {wish.source}, methods {', '.join(wish.methods)}",
-        flush=True,
-    )
+    print(f"{run.path}: {len(units)} units of {wish.source}, methods {', '.join(wish.methods)}", flush=True)
     with watching() as tell:
         outcome = make_units(run, units, manner, tell)
     print(f"{run.path}: {len(outcome.made)} units made, {len(outcome.there)} were there already")

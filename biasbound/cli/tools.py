@@ -25,16 +25,11 @@ def _add_diagnose(commands: Any) -> None:
         epilog="example: biasbound diagnose my_package.model:make_denoiser --data test.h5 --out diagnosis",
     )
     diagnose.add_argument(
-        "what",
-        metavar="WHAT",
-        help="an emulator's folder, or package.module:factory of your own denoiser",
+        "what", metavar="WHAT", help="an emulator's folder, or package.module:factory of your own denoiser"
     )
     diagnose.add_argument("--data", type=Path, required=True, metavar="FILE", help="trajectories to measure on")
     diagnose.add_argument(
-        "--schedule",
-        type=Path,
-        metavar="FILE",
-        help="the schedule in use (an emulator has its own)",
+        "--schedule", type=Path, metavar="FILE", help="the schedule in use (an emulator has its own)"
     )
     diagnose.add_argument("--tau", type=float, default=1.05, help="bound on the biases (default 1.05)")
     diagnose.add_argument("--levels", type=int, default=24, help="of the grid (default 24)")
@@ -42,12 +37,7 @@ def _add_diagnose(commands: Any) -> None:
     diagnose.add_argument("--pairs", type=int, default=128, help="pairs to measure on (default 128)")
     diagnose.add_argument("--draws", type=int, default=2, help="noise draws per bias (default 2)")
     diagnose.add_argument("--raw", action="store_true", help="your denoiser takes data as they are, not normalised")
-    diagnose.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="write diagnosis.json, ladder.json and a picture",
-    )
+    diagnose.add_argument("--out", type=Path, metavar="FOLDER", help="write diagnosis.json, ladder.json and a picture")
     _add_stride(diagnose)
     diagnose.set_defaults(run=_diagnose)
 

@@ -17,11 +17,7 @@ __all__ = ["STUDY_COMMANDS", "Wish", "cores", "wish_of"]
 # verb: (last stage, what it does, next command)
 STUDY_COMMANDS = {
     "run": ("report", "a whole study: data, search, trainings, rollouts, scores, report", "open"),
-    "search": (
-        "search",
-        "find the noise schedule: explore the thresholds, then the greedy ladder",
-        "train",
-    ),
+    "search": ("search", "find the noise schedule: explore the thresholds, then the greedy ladder", "train"),
     "train": ("train", "train methods at the study's budget", "evaluate"),
     "finetune": ("finetune", "Proxy Unrolled Training of trained methods", "evaluate"),
     "rollout": ("rollout", "roll emulators out over the test split", "evaluate"),
@@ -164,11 +160,7 @@ def _parser(verb: str, base: Path | None) -> ConfigParser:
     parser.add_argument("--redo", action="store_true", help="make again what changed settings made stale")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and its cost")
     parser.add_argument(
-        "--figure",
-        type=list[str],
-        default=[],
-        metavar="NAMES",
-        help="of the report, only these figures",
+        "--figure", type=list[str], default=[], metavar="NAMES", help="of the report, only these figures"
     )
     return parser
 

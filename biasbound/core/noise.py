@@ -151,10 +151,7 @@ def draw(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
 
 def draw_index(
-    high: int,
-    count: int,
-    generator: torch.Generator | None = None,
-    lowest: float | None = None,
+    high: int, count: int, generator: torch.Generator | None = None, lowest: float | None = None
 ) -> Int[Tensor, " B"]:
     """`count` random indices in 0 … high − 1, on the CPU.
 

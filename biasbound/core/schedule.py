@@ -18,17 +18,7 @@ from biasbound._io import write_text
 from biasbound.core.noise import log_snr, sigma_from_log_snr
 from biasbound.registry import home
 
-__all__ = [
-    "SCHEDULES",
-    "SIGMA_MAX",
-    "Schedule",
-    "cap",
-    "check_levels",
-    "cosine",
-    "linear",
-    "log_uniform",
-    "sigmoid",
-]
+__all__ = ["SCHEDULES", "SIGMA_MAX", "Schedule", "cap", "check_levels", "cosine", "linear", "log_uniform", "sigmoid"]
 
 SIGMA_MAX = 10**-1e-4  # ≈ 0.99977, ᾱ = 4.6e-4: the default top of an exploration grid
 
@@ -89,12 +79,7 @@ class Schedule:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write JSON. Loading restores every float64 exactly."""
-        content = {
-            "format": "biasbound.schedule",
-            "version": 1,
-            "sigma": self.sigma,
-            "meta": self.meta,
-        }
+        content = {"format": "biasbound.schedule", "version": 1, "sigma": self.sigma, "meta": self.meta}
         write_text(path, json.dumps(content, indent=1) + "\n")
 
     @classmethod
@@ -190,10 +175,7 @@ def sigmoid(T: int = 20, sigma_max: float | None = None) -> Schedule:
 
 
 def log_uniform(
-    T: int = 40,
-    sigma_min: float = 1e-3,
-    sigma_max: float = SIGMA_MAX,
-    over: Literal["ratio", "sigma"] = "ratio",
+    T: int = 40, sigma_min: float = 1e-3, sigma_max: float = SIGMA_MAX, over: Literal["ratio", "sigma"] = "ratio"
 ) -> Schedule:
     """T levels from `sigma_min` to `sigma_max`, equally spaced in log(σ/√ᾱ).
 
@@ -210,10 +192,7 @@ def log_uniform(
         low, high = log_snr(sigma_min), log_snr(sigma_max)
         inner = sigma_from_log_snr(low + (high - low) * _ramp(T))
     ends = ([sigma_min], [sigma_max]) if T > 1 else ([sigma_min], [])
-    return Schedule(
-        [*ends[0], *inner[1:-1].tolist(), *ends[1]],
-        {"method": "log_uniform", "T": T, "over": over},
-    )
+    return Schedule([*ends[0], *inner[1:-1].tolist(), *ends[1]], {"method": "log_uniform", "T": T, "over": over})
 
 
 # Each is a function of the number of levels.

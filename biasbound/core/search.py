@@ -213,10 +213,7 @@ def greedy_schedule(
 
 
 def _largest_jump(
-    sigma_t: float,
-    above: Sequence[float],
-    two_step_bias: Callable[[float, float], Estimate | float],
-    tau: float,
+    sigma_t: float, above: Sequence[float], two_step_bias: Callable[[float, float], Estimate | float], tau: float
 ) -> dict[str, Any]:
     """The step from the highest feasible level, or a forced step from the next level.
 

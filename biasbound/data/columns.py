@@ -147,13 +147,7 @@ class Hdf5:
     """
 
     def __init__(
-        self,
-        path: Path,
-        name: str,
-        length: int,
-        frame: tuple[int, ...],
-        axis: int | None = None,
-        shared: bool = False,
+        self, path: Path, name: str, length: int, frame: tuple[int, ...], axis: int | None = None, shared: bool = False
     ) -> None:
         self._path, self._name, self._length = path, name, length
         self._frame, self._axis, self._shared = frame, axis, shared

@@ -29,14 +29,7 @@ from biasbound.data.batches import Batch, permutation
 from biasbound.data.columns import Array, Reader, Store
 from biasbound.data.layout import Boundary, Layout
 from biasbound.data.statistics import Moments, Statistics, require_finite
-from biasbound.data.views import (
-    Coordinates,
-    View,
-    check_facts,
-    check_layout,
-    grid_points,
-    thin_grid,
-)
+from biasbound.data.views import Coordinates, View, check_facts, check_layout, grid_points, thin_grid
 
 __all__ = ["Trajectories", "Windows"]
 
@@ -67,13 +60,7 @@ class Trajectories:
 
     @classmethod
     def open(
-        cls,
-        layout: Layout,
-        reader: Reader,
-        *,
-        name: str,
-        coordinates: Coordinates | None = None,
-        **facts: Any,
+        cls, layout: Layout, reader: Reader, *, name: str, coordinates: Coordinates | None = None, **facts: Any
     ) -> Trajectories:
         """All of a reader's frames, which have the shape that `layout` says."""
         check_layout(layout, name)
@@ -182,11 +169,7 @@ class Trajectories:
         return replace(
             self,
             layout=replace(self.layout, trajectories=len(rows), frames=len(kept), dt=self.dt * kept.step),
-            view=replace(
-                self.view,
-                trajectories=self.view.trajectories[rows],
-                frames=self.view.frames[frames],
-            ),
+            view=replace(self.view, trajectories=self.view.trajectories[rows], frames=self.view.frames[frames]),
             parameters={n: v[rows] for n, v in self.parameters.items()},
             series={n: v[rows][:, frames] for n, v in self.series.items()},
             static={n: v[rows] if v.ndim > rank else v for n, v in self.static.items()},

@@ -82,10 +82,7 @@ def _configuration(source: Source, dtype: str) -> dict[str, Any]:
         version = importlib.metadata.version("biasbound")
     except importlib.metadata.PackageNotFoundError:
         version = "unknown"
-    provenance = source.provenance() | {
-        "generator": type(source).__name__,
-        "biasbound": version,
-    }
+    provenance = source.provenance() | {"generator": type(source).__name__, "biasbound": version}
     told = {"layout": asdict(source.layout), "provenance": provenance, "dtype": dtype}
     plain: dict[str, Any] = json.loads(json.dumps(told))
     return plain
@@ -152,11 +149,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _compute(
-    source: Source,
-    blocks: dict[Path, tuple[int, int]],
-    dtype: str,
-    workers: int,
-    progress: Progress,
+    source: Source, blocks: dict[Path, tuple[int, int]], dtype: str, workers: int, progress: Progress
 ) -> None:
     """Compute the blocks that are missing, each into its file."""
     total = source.layout.trajectories

@@ -12,14 +12,7 @@ import torch
 from biasbound.data.layout import Block, Layout, Split, demand, stream
 from biasbound.flows.kolmogorov_solver import KolmogorovSolver, initial_modes, trajectory
 
-__all__ = [
-    "PRESETS",
-    "KolmogorovFlow",
-    "KolmogorovSolver",
-    "initial_modes",
-    "preset",
-    "trajectory",
-]
+__all__ = ["PRESETS", "KolmogorovFlow", "KolmogorovSolver", "initial_modes", "preset", "trajectory"]
 
 
 @dataclass(frozen=True)

@@ -194,11 +194,7 @@ PRESETS: dict[str, tuple[dict[str, int], dict[str, int], dict[str, Any]]] = {
         {"trajectories": 32, "frames": 320},
         {"length": 32.0, "points": 64},
     ),
-    "paper": (
-        {"trajectories": 512, "frames": 140},
-        {"trajectories": 64, "frames": 640},
-        {},
-    ),
+    "paper": ({"trajectories": 512, "frames": 140}, {"trajectories": 64, "frames": 640}, {}),
 }
 
 

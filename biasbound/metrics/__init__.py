@@ -17,28 +17,11 @@ is NaN, and spectra of the frame are NaN. Finite but absurd states are scored as
 
 from biasbound.metrics import standard
 from biasbound.metrics.arrays import Array, broken, escaped
-from biasbound.metrics.correlation import (
-    CorrelationTime,
-    correlation_frames,
-    correlation_time,
-    share,
-)
+from biasbound.metrics.correlation import CorrelationTime, correlation_frames, correlation_time, share
 from biasbound.metrics.derivatives import derivative, vorticity
-from biasbound.metrics.ensemble import (
-    RankHistogram,
-    crps_frames,
-    rank_histogram,
-    spread_and_error,
-    spread_skill,
-)
+from biasbound.metrics.ensemble import RankHistogram, crps_frames, rank_histogram, spread_and_error, spread_skill
 from biasbound.metrics.errors import VRMSE_EPS, Scale, mse, mse_at, mse_frames, vrmse_frames
-from biasbound.metrics.frechet import (
-    FewSamples,
-    frechet_distance,
-    fsd,
-    fsd_curve,
-    spectral_features,
-)
+from biasbound.metrics.frechet import FewSamples, frechet_distance, fsd, fsd_curve, spectral_features
 from biasbound.metrics.intervals import Interval, bootstrap
 from biasbound.metrics.scene import Metric, Result, Scene
 from biasbound.metrics.spectra import (

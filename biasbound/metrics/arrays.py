@@ -17,16 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-__all__ = [
-    "Array",
-    "broken",
-    "broken_frames",
-    "check_step",
-    "escaped",
-    "pairs",
-    "per_frame",
-    "trajectories",
-]
+__all__ = ["Array", "broken", "broken_frames", "check_step", "escaped", "pairs", "per_frame", "trajectories"]
 
 Array = Float[Tensor, "..."] | Float[np.ndarray, "..."]
 
@@ -88,10 +79,7 @@ def broken_frames(fields: Float64[Tensor, "K ..."]) -> Bool[Tensor, " K"]:
 
 
 def per_frame(
-    pred: Array,
-    truth: Array,
-    score: Callable[[Tensor, Tensor], Tensor],
-    otherwise: float,
+    pred: Array, truth: Array, score: Callable[[Tensor, Tensor], Tensor], otherwise: float
 ) -> Float64[Tensor, "S K"]:
     """`score` of the frames (K, C, *N) of each trajectory.
 

@@ -74,13 +74,7 @@ def share(values: Float64[Tensor, "B S"], part: float) -> Float64[Tensor, " B"]:
 
 
 def correlation_time(
-    pred: Array,
-    truth: Array,
-    dt: float,
-    threshold: float = 0.8,
-    *,
-    of: Of | None = None,
-    seed: int = 0,
+    pred: Array, truth: Array, dt: float, threshold: float = 0.8, *, of: Of | None = None, seed: int = 0
 ) -> CorrelationTime:
     """k · dt of each trajectory's first frame k (from 1) whose correlation is below `threshold`.
 

@@ -48,10 +48,7 @@ def derivative(field: Float[Tensor, " *N"], axis: int, *, periodic: bool, spacin
 
 
 def vorticity(
-    field: Array,
-    *,
-    periodic: bool | Sequence[bool] = True,
-    spacing: float | Sequence[float] = 1.0,
+    field: Array, *, periodic: bool | Sequence[bool] = True, spacing: float | Sequence[float] = 1.0
 ) -> Float64[Tensor, "... 1 H W"]:
     """ω = ∂_x v − ∂_y u of a velocity (…, 2, H, W); axis −2 is x, axis −1 is y.
 

@@ -14,11 +14,7 @@ __all__ = ["open_scene"]
 
 
 def open_scene(
-    path: str | os.PathLike[str],
-    truth: Trajectories,
-    *,
-    train: Trajectories | None = None,
-    initial: bool = False,
+    path: str | os.PathLike[str], truth: Trajectories, *, train: Trajectories | None = None, initial: bool = False
 ) -> Scene:
     """A rollout in a plain .npy array, (S, K, C, *N) or (M, S, K, C, *N), beside the truth.
 

@@ -55,10 +55,7 @@ def _checked(mu1: Tensor, cov1: Tensor, mu2: Tensor, cov2: Tensor) -> tuple[Tens
 
 
 def frechet_distance(
-    mu1: Float[Tensor, " *a"],
-    cov1: Float[Tensor, " *b"],
-    mu2: Float[Tensor, " *c"],
-    cov2: Float[Tensor, " *d"],
+    mu1: Float[Tensor, " *a"], cov1: Float[Tensor, " *b"], mu2: Float[Tensor, " *c"], cov2: Float[Tensor, " *d"]
 ) -> float:
     """‖μ₁ − μ₂‖² + Tr Σ₁ + Tr Σ₂ − 2 Tr (Σ₁^½ Σ₂ Σ₁^½)^½ of two Gaussians, in float64.
 

@@ -18,14 +18,7 @@ from torch import Tensor
 from biasbound.metrics.arrays import Array, double
 from biasbound.metrics.derivatives import derivative, each_axis, vorticity
 
-__all__ = [
-    "energy_spectrum",
-    "enstrophy_spectrum",
-    "radial_spectrum",
-    "shells",
-    "temporal_spectrum",
-    "wavenumbers",
-]
+__all__ = ["energy_spectrum", "enstrophy_spectrum", "radial_spectrum", "shells", "temporal_spectrum", "wavenumbers"]
 
 Spacing = float | Sequence[float]
 
@@ -71,10 +64,7 @@ def energy_spectrum(field: Array, rank: int, spacing: Spacing = 1.0) -> Float64[
 
 
 def enstrophy_spectrum(
-    field: Array,
-    rank: int,
-    spacing: Spacing = 1.0,
-    periodic: bool | Sequence[bool] = True,
+    field: Array, rank: int, spacing: Spacing = 1.0, periodic: bool | Sequence[bool] = True
 ) -> Float64[Tensor, "... R"]:
     """Z(r) with Σ_r Z(r) = ½ ⟨ω²⟩, where ω is the vorticity of a velocity (…, 2, H, W).
 

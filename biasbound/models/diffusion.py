@@ -48,11 +48,7 @@ class Diffusion(NetDenoiser, Model):
 
     @classmethod
     def options(cls, method: Any, settings: Settings) -> dict[str, Any]:
-        return {
-            "schedule": settings.schedule,
-            "prediction": method.prediction,
-            "transition": settings.transition,
-        }
+        return {"schedule": settings.schedule, "prediction": method.prediction, "transition": settings.transition}
 
     def spec(self) -> dict[str, Any]:
         return {"prediction": self.prediction, "transition": self.transition}
@@ -88,13 +84,7 @@ class Diffusion(NetDenoiser, Model):
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
         like = self.frame.task.guess(x, self.frame.channels)
         return sample(
-            self,
-            x,
-            self.schedule,
-            transition=self.transition,
-            generator=generator,
-            like=like,
-            allow_nonfinite=True,
+            self, x, self.schedule, transition=self.transition, generator=generator, like=like, allow_nonfinite=True
         )
 
 

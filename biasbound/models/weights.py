@@ -50,11 +50,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def save_numbered(
-    folder: Path,
-    number: int,
-    tensors: Mapping[str, Tensor],
-    meta: Mapping[str, Any],
-    keep: int = 2,
+    folder: Path, number: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], keep: int = 2
 ) -> Path:
     """Write checkpoint `number`, then remove all but the last `keep`."""
     path = folder / f"checkpoint-{number:09d}.safetensors"

@@ -10,14 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from biasbound.nets.config import UNetConfig
-from biasbound.nets.layers import (
-    Conv,
-    Field,
-    GroupNorm,
-    TransposedConv,
-    blocks_to_space,
-    space_to_blocks,
-)
+from biasbound.nets.layers import Conv, Field, GroupNorm, TransposedConv, blocks_to_space, space_to_blocks
 
 __all__ = ["Attention", "ConvNeXtBlock", "Down", "LogSnrEmbedding", "ResidualBlock", "Up", "conv"]
 

@@ -32,13 +32,7 @@ class Conv(nn.Module):
     """
 
     def __init__(
-        self,
-        channels: Pair,
-        kernel: Pair,
-        padding: tuple[str, str],
-        *,
-        stride: int = 1,
-        depthwise: bool = False,
+        self, channels: Pair, kernel: Pair, padding: tuple[str, str], *, stride: int = 1, depthwise: bool = False
     ) -> None:
         super().__init__()
         inside, outside = channels

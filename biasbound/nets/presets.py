@@ -43,11 +43,7 @@ def paper(case: str) -> UNetConfig:
 
 
 def mini(
-    size: str = "small",
-    *,
-    in_channels: int = 2,
-    out_channels: int = 1,
-    padding: tuple[str, ...] = ("circular",),
+    size: str = "small", *, in_channels: int = 2, out_channels: int = 1, padding: tuple[str, ...] = ("circular",)
 ) -> UNetConfig:
     """A lean denoiser network for CPUs, "small" or "large".
 

@@ -10,16 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from biasbound.core.noise import Condition, State
-from biasbound.nets.blocks import (
-    Attention,
-    ConvNeXtBlock,
-    Down,
-    LogSnrEmbedding,
-    ResidualBlock,
-    Shift,
-    Up,
-    conv,
-)
+from biasbound.nets.blocks import Attention, ConvNeXtBlock, Down, LogSnrEmbedding, ResidualBlock, Shift, Up, conv
 from biasbound.nets.config import UNetConfig
 from biasbound.nets.layers import Field
 
@@ -111,9 +102,7 @@ class UNet(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def forward(
-        self,
-        inputs: Float[Tensor, "B I *N"],
-        log_snr: Float[Tensor, " B"] | None = None,
+        self, inputs: Float[Tensor, "B I *N"], log_snr: Float[Tensor, " B"] | None = None
     ) -> Float[Tensor, "B O *N"]:
         self._check(inputs, log_snr)
         x = inputs.unsqueeze(2) if self.config.dims == 1 else inputs

@@ -148,10 +148,7 @@ def _plug(own: _Home) -> None:
         try:
             own.entries[point.name] = point.load()
         except Exception as error:  # noqa: BLE001 - a broken package must not break the others
-            warnings.warn(
-                f"{own.kind[:-1]} {point.name!r} of {point.value} cannot be used: {error}",
-                stacklevel=4,
-            )
+            warnings.warn(f"{own.kind[:-1]} {point.name!r} of {point.value} cannot be used: {error}", stacklevel=4)
 
 
 def imported(name: str) -> Any:

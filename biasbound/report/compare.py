@@ -42,12 +42,7 @@ def merged(studies: Sequence[Study]) -> Study:
         rows += [replace(row, method=named(row.method, row.dataset)) for row in study.rows]
         searches += [replace(s, label=named(s.label), dataset=study.dataset) for s in study.searches]
         models += [
-            replace(
-                m,
-                label=named(m.label),
-                dataset=study.dataset,
-                rollout=m.rollout if same else None,
-            )
+            replace(m, label=named(m.label), dataset=study.dataset, rollout=m.rollout if same else None)
             for m in study.models
         ]
         stages += [{**stage, "run": run} for stage in study.provenance]

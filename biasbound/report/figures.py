@@ -16,10 +16,7 @@ from biasbound.report.style import Absent
 __all__ = ["FIGURES", "save_figure", "save_figures"]
 
 FIGURES: dict[str, Callable[[Study], Figure]] = {**figures_search.FIGURES, **figures_flow.FIGURES}
-KINDS: dict[str, dict[str, Any]] = {
-    "png": {"dpi": 140},
-    "pdf": {"metadata": {"CreationDate": None}},
-}
+KINDS: dict[str, dict[str, Any]] = {"png": {"dpi": 140}, "pdf": {"metadata": {"CreationDate": None}}}
 
 
 def save_figures(study: Study, folder: Path, only: Sequence[str] | None = None) -> list[Path]:

@@ -154,10 +154,7 @@ def _space_times(
 
 
 def _frame_rows(
-    test: Trajectories,
-    name: str,
-    lines: list[tuple[str, np.ndarray, np.ndarray]],
-    pick: np.ndarray,
+    test: Trajectories, name: str, lines: list[tuple[str, np.ndarray, np.ndarray]], pick: np.ndarray
 ) -> Figure:
     """One row of frames for the truth and two a method."""
     height = 0.8 * WIDTH / (len(pick) + 0.4) * _aspect(test) + 0.1
@@ -200,14 +197,7 @@ def spectra(study: Study) -> Figure:
     for name, energy in found.items():
         k = np.arange(1, len(energy)).tolist()
         style = TRUTH if name == "truth" else {}
-        curve(
-            axes,
-            k,
-            energy[1:].tolist(),
-            name,
-            study.labels.index(name) if name in study.labels else 0,
-            **style,
-        )
+        curve(axes, k, energy[1:].tolist(), name, study.labels.index(name) if name in study.labels else 0, **style)
     finish(axes, x="wavenumber k", y="energy E(k)", title="Last predicted frame", log="xy")
     top = max(float(energy[1:].max()) for energy in found.values())
     axes.set_ylim(bottom=max(axes.get_ylim()[0], ROUND_OFF * top))
@@ -250,13 +240,7 @@ def training(study: Study) -> Figure:
     for axes, measure in zip(grid, panels, strict=False):
         for model in models:
             rows = [r for r in model.log if r.get(measure) is not None]
-            curve(
-                axes,
-                numbers(rows, "update"),
-                numbers(rows, measure),
-                model.label,
-                study.labels.index(model.label),
-            )
+            curve(axes, numbers(rows, "update"), numbers(rows, measure), model.label, study.labels.index(model.label))
         finish(axes, x="updates", y=measure, log="y", legend=False)
         name_ends(axes)
     return figure

@@ -56,12 +56,7 @@ def thresholds(study: Study, width: float = 0.01) -> Figure:
             ]
             if groups:
                 axes.errorbar(
-                    [s for s, _ in groups],
-                    errors,
-                    spread,
-                    capsize=3,
-                    label=f"τ = {tau:.2f} ± {width:g}",
-                    **look(i),
+                    [s for s, _ in groups], errors, spread, capsize=3, label=f"τ = {tau:.2f} ± {width:g}", **look(i)
                 )
         lowest = search.solved[0] if search.solved else math.nan
         errors = [p["clean"] for p in search.points if math.isclose(p["sigma"], lowest)]
@@ -88,10 +83,7 @@ def schedules(study: Study) -> Figure:
         for i, time in enumerate(times):
             sigma = numbers(time["rows"], "sigma")
             shade = 0.72 * (1 - (i + 1) / len(times))
-            for name, dash, colour in (
-                ("clean", "--", PALETTE[0]),
-                ("inference", "-", PALETTE[1]),
-            ):
+            for name, dash, colour in (("clean", "--", PALETTE[0]), ("inference", "-", PALETTE[1])):
                 faint = tuple((1 - shade) * c + shade for c in _rgb(colour))
                 last = i + 1 == len(times)
                 axes.plot(

@@ -68,10 +68,7 @@ def save_picture(figure: Figure, path: Path, overwrite: bool = False) -> None:
 
 
 def image(
-    axes: Axes,
-    values: Float[np.ndarray, "X Y"],
-    shown: np.ndarray,
-    extent: tuple[float, float, float, float],
+    axes: Axes, values: Float[np.ndarray, "X Y"], shown: np.ndarray, extent: tuple[float, float, float, float]
 ) -> AxesImage:
     """Values over (first axis → right, second axis → up), coloured by the limits of `shown`."""
     known = shown[np.isfinite(shown)]
@@ -80,14 +77,7 @@ def image(
         low, high = -max(-low, high), max(-low, high)
     cmap = colormaps["RdBu_r" if low < 0 < high else "cividis"].with_extremes(bad="0.55")
     return axes.imshow(
-        values.T,
-        origin="lower",
-        extent=extent,
-        aspect="auto",
-        cmap=cmap,
-        vmin=low,
-        vmax=high,
-        interpolation="nearest",
+        values.T, origin="lower", extent=extent, aspect="auto", cmap=cmap, vmin=low, vmax=high, interpolation="nearest"
     )
 
 

@@ -250,18 +250,13 @@ def _rollout(path: Path) -> Rollout | None:
     return checked(
         note,
         lambda: Rollout(
-            prediction,
-            float(told["dt"]),
-            tuple(tuple(int(b) for b in line) for line in told.get("broken", ())),
+            prediction, float(told["dt"]), tuple(tuple(int(b) for b in line) for line in told.get("broken", ()))
         ),
     )
 
 
 def _provenance(folder: Path) -> Iterator[Mapping[str, Any]]:
-    paths = [
-        folder / "01-data" / "stage.json",
-        *sorted(folder.glob("0[2-6]-*/*/seed-*/stage.json")),
-    ]
+    paths = [folder / "01-data" / "stage.json", *sorted(folder.glob("0[2-6]-*/*/seed-*/stage.json"))]
     for path in paths:
         found = json_value(path)
         if found is None:

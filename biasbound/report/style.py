@@ -67,15 +67,7 @@ def grid_of(count: int, height: float = 2.9, columns: int = 3) -> tuple[Figure, 
     return figure, list(panels[:count])
 
 
-def finish(
-    axes: Axes,
-    *,
-    x: str,
-    y: str,
-    title: str = "",
-    log: str = "",
-    legend: bool = True,
-) -> None:
+def finish(axes: Axes, *, x: str, y: str, title: str = "", log: str = "", legend: bool = True) -> None:
     """Labels, logarithmic axes where the data can have them, light grid, legend."""
     for name in log:
         values = [

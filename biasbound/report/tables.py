@@ -25,12 +25,7 @@ BASES = {
     "refiner": "PDE-Refiner",
     "adaptive": "Adaptive",
 }
-OPTIONS = {
-    "v": "v-prediction",
-    "x0": "x0-prediction",
-    "residual": "residual target",
-    "focus": "focused",
-}
+OPTIONS = {"v": "v-prediction", "x0": "x0-prediction", "residual": "residual target", "focus": "focused"}
 NORMALISED = {"transonic"}  # errors in units of the training data's spread, and the last one as the long-term score
 NONE = Cell("–")
 

@@ -97,10 +97,7 @@ def made(parser: ConfigParser, given: Any) -> Config:
     try:
         built = parser.instantiate(given)
     except TypeError as error:
-        section = next(
-            (s for s in SECTIONS if not isinstance(given.get(s), Mapping | jsonargparse.Namespace)),
-            "?",
-        )
+        section = next((s for s in SECTIONS if not isinstance(given.get(s), Mapping | jsonargparse.Namespace)), "?")
         raise ValueError(f"{section} is a section with fields, not {given.get(section)!r}") from error
     return Config(**{f.name: getattr(built, f.name) for f in fields(Config)})
 

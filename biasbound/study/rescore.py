@@ -53,14 +53,7 @@ def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None]
     found: list[Row] = []
     with workers(jobs) as pool:
         scored = [
-            pool.submit(
-                _scored,
-                config,
-                *unit,
-                work,
-                emulator,
-                select(recorded, method=unit[0], seed=unit[1]),
-            )
+            pool.submit(_scored, config, *unit, work, emulator, select(recorded, method=unit[0], seed=unit[1]))
             for unit, emulator in zip(todo, emulators, strict=True)
         ]
         for (label, seed), rows in zip(todo, scored, strict=True):

@@ -45,11 +45,7 @@ class Explorer:
         self.points: list[dict[str, Any]] = []  # own bias and clean error, per round and open level
 
     def run(
-        self,
-        trainer: Trainer,
-        x: Condition,
-        y: State,
-        on_round: Callable[[Exploration[int]], None] | None = None,
+        self, trainer: Trainer, x: Condition, y: State, on_round: Callable[[Exploration[int]], None] | None = None
     ) -> Exploration[int]:
         """The exploration; its checkpoints are numbers of rounds, for `network`."""
         options = self.options

@@ -42,10 +42,7 @@ def pack(model: nn.Module, average: nn.Module | None, optimiser: torch.optim.Opt
 
 
 def unpack(
-    tensors: Mapping[str, Tensor],
-    model: nn.Module,
-    average: nn.Module | None,
-    optimiser: torch.optim.Optimizer,
+    tensors: Mapping[str, Tensor], model: nn.Module, average: nn.Module | None, optimiser: torch.optim.Optimizer
 ) -> None:
     """Put back what `pack` gave; a RuntimeError says that the model is another."""
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "ema": {}, "optimiser": {}}

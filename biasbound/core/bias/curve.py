@@ -130,11 +130,7 @@ def cosine_similarity(a: State, b: State) -> PerPair:
 
 @torch.no_grad()
 def bias_curve(
-    denoiser: Denoiser,
-    x: Condition,
-    y: State,
-    schedule: Schedule,
-    how: Measure = DEFAULT,
+    denoiser: Denoiser, x: Condition, y: State, schedule: Schedule, how: Measure = DEFAULT
 ) -> list[BiasRow]:
     """One row per level, from level 0 up; five denoiser calls per level and draw (four with `shared`)."""
 

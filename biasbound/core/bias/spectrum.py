@@ -40,11 +40,7 @@ class ResidualSpectrum:
 
 @torch.no_grad()
 def residual_spectrum(
-    denoiser: Denoiser,
-    x: Condition,
-    y: State,
-    sigma: float,
-    how: Measure = DEFAULT,
+    denoiser: Denoiser, x: Condition, y: State, sigma: float, how: Measure = DEFAULT
 ) -> ResidualSpectrum:
     """E_θ(k) at level σ."""
     axes = tuple(range(2, y.ndim))

@@ -29,13 +29,7 @@ class TwoStepTable:
     estimates per level used, on the device of y.
     """
 
-    def __init__(
-        self,
-        denoisers: Mapping[float, Denoiser],
-        x: Condition,
-        y: State,
-        how: Measure = DEFAULT,
-    ) -> None:
+    def __init__(self, denoisers: Mapping[float, Denoiser], x: Condition, y: State, how: Measure = DEFAULT) -> None:
         self.levels = tuple(sorted(denoisers))
         self._denoisers = dict(denoisers)
         self._batches, self._how = list(how.batches(x, y)), how
@@ -68,12 +62,7 @@ class TwoStepTable:
     @torch.no_grad()
     def _measure(self, sigma_to: float, sigma_from: float) -> Estimate:
         estimates = []
-        kept = zip(
-            self._batches,
-            self._clean_estimates(sigma_from),
-            self._clean_estimates(sigma_to),
-            strict=True,
-        )
+        kept = zip(self._batches, self._clean_estimates(sigma_from), self._clean_estimates(sigma_to), strict=True)
         for b, ((x, y), first, clean) in enumerate(kept):
             noises = zip(first, self._noise(sigma_from, b, y), self._noise(sigma_to, b, y), strict=True)
             second = torch.stack([self._second(x, y, f, sigma_from, sigma_to, *eps) for f, *eps in noises])

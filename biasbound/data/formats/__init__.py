@@ -140,13 +140,7 @@ def load(path: str | Path, *, format: str | None = None, **options: Any) -> Traj
         raise ValueError(f"{path}: found damaged contents ({error}); copy it again") from None
 
 
-def save(
-    trajectories: Trajectories,
-    path: str | Path,
-    *,
-    format: str | None = None,
-    overwrite: bool = False,
-) -> None:
+def save(trajectories: Trajectories, path: str | Path, *, format: str | None = None, overwrite: bool = False) -> None:
     """Write trajectories (as a view shows them); .h5 is native and .npy NumPy unless told otherwise."""
     path = Path(path)
     if format is None:

@@ -102,11 +102,7 @@ def _axes(rank: int) -> tuple[str, ...]:
 
 
 def _write_frame(
-    file: h5py.File,
-    layout: Layout,
-    axes: Sequence[str],
-    coordinates: Coordinates,
-    provenance: Mapping[str, Any],
+    file: h5py.File, layout: Layout, axes: Sequence[str], coordinates: Coordinates, provenance: Mapping[str, Any]
 ) -> None:
     """Everything but numbers of the flow: attributes, dimensions, boundaries, our own facts."""
     file.attrs["dataset_name"] = layout.name
@@ -151,11 +147,7 @@ def _write_scalars(file: h5py.File, parameters: Mapping[str, np.ndarray], series
 
 
 def _write_fields(
-    file: h5py.File,
-    layout: Layout,
-    axes: Sequence[str],
-    static: Mapping[str, np.ndarray],
-    dtype: str,
+    file: h5py.File, layout: Layout, axes: Sequence[str], static: Mapping[str, np.ndarray], dtype: str
 ) -> list[tuple[h5py.Dataset, list[int]]]:
     """Make the field datasets; (dataset, numbers of the channels that it takes)."""
     stems = _stems(layout.channels, axes)
@@ -177,12 +169,7 @@ def _write_fields(
         describe(dataset, order, time=True, sample=True)
         places.append((dataset, channels))
     for name, values in static.items():
-        describe(
-            groups[0].create_dataset(name, data=values),
-            0,
-            time=False,
-            sample=values.ndim > len(axes),
-        )
+        describe(groups[0].create_dataset(name, data=values), 0, time=False, sample=values.ndim > len(axes))
     for order, group in groups.items():
         group.attrs["field_names"] = np.array(listed[order], dtype=h5py.string_dtype())
     return places

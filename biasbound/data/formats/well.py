@@ -88,13 +88,7 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
         )
     places = [[layout.channels.index(name) for name in group] for group in names]
     return Trajectories.open(
-        layout,
-        Store(columns, places),
-        name=str(path),
-        parameters=parameters,
-        series=series,
-        static=static,
-        **facts,
+        layout, Store(columns, places), name=str(path), parameters=parameters, series=series, static=static, **facts
     )
 
 
@@ -137,11 +131,7 @@ def _fields(
 
 
 def _check_shape(
-    dataset: h5py.Dataset,
-    path: Path,
-    lead: tuple[int, ...],
-    grid: tuple[int, ...],
-    components: tuple[int, ...],
+    dataset: h5py.Dataset, path: Path, lead: tuple[int, ...], grid: tuple[int, ...], components: tuple[int, ...]
 ) -> None:
     """A field has ([S], [K], *N, …); an axis along which it does not vary may have size 1."""
     varying = np.asarray(dataset.attrs["dim_varying"], dtype=bool).tolist()

@@ -63,10 +63,7 @@ class Flow:
         self._work = np.empty((20, width), precision), np.empty((15, width), precision)
         by_row, by_column = self.w, self.w.swapaxes(1, 2)
         # Rows first, then columns over all rows: the corners come out right.
-        self._ghosts = [
-            *_edges(by_row, grid.periodic[0], rows),
-            *_edges(by_column, grid.periodic[1], columns),
-        ]
+        self._ghosts = [*_edges(by_row, grid.periodic[0], rows), *_edges(by_column, grid.periodic[1], columns)]
         self._fill()
 
     def advance(self, span: float, cfl: float = 1.4) -> int:

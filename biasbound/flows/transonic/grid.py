@@ -74,9 +74,7 @@ def _centre_lines(
 
 
 def _metrics(
-    normal: Float64[np.ndarray, "2 m n"],
-    line: Float64[np.ndarray, "2 m n"],
-    turned: Float64[np.ndarray, "2 m n"],
+    normal: Float64[np.ndarray, "2 m n"], line: Float64[np.ndarray, "2 m n"], turned: Float64[np.ndarray, "2 m n"]
 ) -> Float64[np.ndarray, "6 m n"]:
     area = np.hypot(*normal)
     jacobian = (normal * line).sum(0)

@@ -59,10 +59,7 @@ class Window:
 
 
 def _weights(
-    grid: Grid,
-    radius: Float64[np.ndarray, " n"],
-    angle: Float64[np.ndarray, " n"],
-    fluid: Bool[np.ndarray, " n"],
+    grid: Grid, radius: Float64[np.ndarray, " n"], angle: Float64[np.ndarray, " n"], fluid: Bool[np.ndarray, " n"]
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     """Interpolation matrices (points × cells with ghosts) for velocity and for ρ, p."""
     rings = np.hypot(grid.nodes[0, :, 0], grid.nodes[1, :, 0])

@@ -162,11 +162,7 @@ class TransonicCylinder:
             "reynolds": self.reynolds,
             "mach": list(self.mach),
             "scheme": "finite volume, HLLC, MUSCL kappa=1/3 van Albada, SSP-RK3, CFL 1.4",
-            "grid": {
-                "kind": "O-grid to r = 35 D",
-                "around": self.cells[0],
-                "radial": self.cells[1],
-            },
+            "grid": {"kind": "O-grid to r = 35 D", "around": self.cells[0], "radial": self.cells[1]},
             "sampling": "256x128 points with ends, then scipy.ndimage.zoom order 3, grid_mode",
             "precision": self.precision,
             "warmup": self.warmup,

@@ -20,16 +20,7 @@ __all__ = ["payload"]
 
 CURVE_POINTS = 300  # of a training curve or a time series at most
 BIASES = ("clean", "inference", "own", "two_step", "reb")
-STAGE_FACTS = (
-    "stage",
-    "unit",
-    "seed",
-    "updates",
-    "wall_seconds",
-    "cpu_seconds",
-    "commit",
-    "dirty",
-)
+STAGE_FACTS = ("stage", "unit", "seed", "updates", "wall_seconds", "cpu_seconds", "commit", "dirty")
 MACHINE_FACTS = ("version", "commit", "dirty", "python", "torch", "machine", "cores", "threads")
 
 
@@ -123,11 +114,7 @@ def _search(study: Study, search: Search) -> dict[str, Any]:
         "solved": len(search.solved),
         "levels": len(search.levels),
         "rounds": [
-            {
-                "update": found[0].get("update"),
-                "sigma": [p["sigma"] for p in found],
-                "own": [p["own"] for p in found],
-            }
+            {"update": found[0].get("update"), "sigma": [p["sigma"] for p in found], "own": [p["own"] for p in found]}
             for _, found in sorted(rounds.items())
         ],
     }
@@ -162,10 +149,7 @@ def _model(study: Study, model: Model) -> dict[str, Any]:
         "label": model.label,
         "bias": columns(model.bias) if model.bias else None,
         "chain": [
-            {
-                "update": t["update"],
-                **{k: v for k, v in columns(t["rows"]).items() if "_" not in k},
-            }
+            {"update": t["update"], **{k: v for k, v in columns(t["rows"]).items() if "_" not in k}}
             for t in _thinned(model.chain, 12)
         ],
         "gradients": list(model.gradients),

@@ -46,10 +46,7 @@ class Cut:
 def fitted(cut: Cut, budget: int = BUDGET) -> Cut:
     """The most that fits: first fewer members, trajectories and quantities, then coarser in time and space."""
     cut = replace(
-        cut,
-        members=min(cut.members, 3),
-        trajectories=min(cut.trajectories, 4),
-        quantities=min(cut.quantities, 2),
+        cut, members=min(cut.members, 3), trajectories=min(cut.trajectories, 4), quantities=min(cut.quantities, 2)
     )
     while cut.size > budget:
         if cut.members > 1:
@@ -79,9 +76,7 @@ def pack_truth(values: Float[np.ndarray, "*N"], low: float, high: float) -> UInt
     return np.where(known, packed, MISSING_TRUTH).astype(np.uint8)
 
 
-def pack_error(
-    error: Float[np.ndarray, "K ..."],
-) -> tuple[Int8[np.ndarray, "K ..."], Float64[np.ndarray, " K"]]:
+def pack_error(error: Float[np.ndarray, "K ..."]) -> tuple[Int8[np.ndarray, "K ..."], Float64[np.ndarray, " K"]]:
     """−127 … 127 on a signed square-root scale, −128 where there is no value; and each frame's largest."""
     known = np.isfinite(error)
     sizes = np.abs(np.where(known, error, 0).astype(np.float64)).reshape(len(error), -1)

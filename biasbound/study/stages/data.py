@@ -60,11 +60,7 @@ def make_data(job: DataJob, place: Place) -> dict[str, Any]:
 
 
 def _generated(
-    config: DataConfig,
-    split: str,
-    folder: Path,
-    workers: int,
-    progress: Callable[[str, int, int], None],
+    config: DataConfig, split: str, folder: Path, workers: int, progress: Callable[[str, int, int], None]
 ) -> None:
     """One split's file; what was generated at a higher resolution is thinned and not kept."""
     final, raw = folder / f"{split}.h5", folder / f"raw-{split}.h5"
@@ -72,12 +68,7 @@ def _generated(
         return
     source = source_of(config, split)
     thin = config.stride_time > 1 or config.stride_space > 1
-    generate(
-        source,
-        raw if thin else final,
-        workers=workers,
-        progress=lambda a, b: progress(split, a, b),
-    )
+    generate(source, raw if thin else final, workers=workers, progress=lambda a, b: progress(split, a, b))
     if thin:
         save(load(raw).stride(time=config.stride_time, space=config.stride_space).load(), final)
         remove(raw)
