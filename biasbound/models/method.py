@@ -29,10 +29,25 @@ from biasbound.models.losses import (
 from biasbound.models.predict import DirectPredictor, Refiner
 from biasbound.nets import ConditionalNet, DirectNet, UNetConfig
 
-__all__ = ["LABELS", "Method", "method"]
+__all__ = ["LABELS", "Method", "method", "order_of", "title_of"]
 
 FOCUS = 0.6  # share of the lowest level, which makes the sample; those above only have to be good enough for τ
 LABELS = ("unet", "refiner", "adaptive", *SCHEDULES)
+TITLES = {  # in the order of the paper's tables
+    "unet": "U-Net",
+    "linear": "Linear",
+    "cosine": "Cosine",
+    "sigmoid": "Sigmoid",
+    "log-uniform": "Log-uniform",
+    "refiner": "PDE-Refiner",
+    "adaptive": "Adaptive",
+}
+OPTIONS = {
+    "v": "v-prediction",
+    "x0": "x0-prediction",
+    "residual": "residual target",
+    "focus": "focused",
+}
 
 
 @dataclass(frozen=True)
@@ -146,3 +161,40 @@ def method(label: str) -> Method:
         right = "-".join([base, *(part for part in rest if part != "proxy"), "proxy"])
         raise ValueError(f"-proxy must end the method {label!r}: write {right}")
     return made
+
+
+def _titled(label: str) -> str | None:
+    return next((b for b in TITLES if label == b or label.startswith(f"{b}-")), None)
+
+
+def title_of(label: str) -> str:
+    """A method's name in the paper's words; somebody else's label is its own title.
+
+    `unet-ut1` has two frames in its loss and is "U-Net UT, U=2". A fine-tuned model does not
+    name its U, which is a setting of the run (`finetune.unroll`) and not of the label.
+    """
+    base = _titled(label)
+    parts = [] if base is None else [p for p in label.removeprefix(base).split("-") if p]
+    words, how = [], "" if base in ("refiner", "adaptive") else " TF"
+    for part in parts:
+        unrolled = re.fullmatch(r"(ut|pf)(\d+)", part)
+        if unrolled and base == "unet":
+            how = f" {unrolled[1].upper()}, U={int(unrolled[2]) + 1}"
+        elif part == "proxy":
+            how = " + Proxy UT"
+        elif part in OPTIONS:
+            words.append(OPTIONS[part])
+        else:
+            return label
+    return label if base is None else ", ".join([TITLES[base] + how, *words])
+
+
+def order_of(label: str) -> tuple[Any, ...]:
+    """The place of a method in a table: (family, then label with ut10 after ut2).
+
+    Families are numbered as in the paper; somebody else's label is behind them all.
+    """
+    base = _titled(label)
+    family = len(TITLES) if base is None else list(TITLES).index(base)
+    parts = re.split(r"(\d+)", label)
+    return family, [(int(p), "") if p.isdecimal() else (-1, p) for p in parts]

@@ -181,7 +181,7 @@ function startExploration() {
     const pick = Math.min(6, search.rounds.length);
     const rounds = Array.from({ length: pick }, (_, i) => search.rounds[Math.round((i * (search.rounds.length - 1)) / Math.max(1, pick - 1))]);
     return {
-      label: "Own-prediction bias against noise level, one line a round",
+      label: "Own-prediction bias against noise level, one line per round",
       x: { label: "noise level σ", short: "σ =", log: true }, y: { label: "own-prediction bias", log: true },
       rules: search.tau_explore ? [{ y: search.tau_explore, name: `stable at ${search.tau_explore}` }] : [],
       series: rounds.map((r, i) => ({ name: `${whole(r.update)} updates`, style: i % 8, x: r.sigma, y: r.own })),

@@ -53,8 +53,8 @@ function startPlayer() {
   const maps = { signed: table(RDBU), amount: table(CIVIDIS) };
   const state = { frame: 0, playing: null, truth: null, error: null, prediction: null };
   byId("player-caption").textContent = flat
-    ? "Space against time: position upwards, time to the right. All start from the same true state; differences are small at first and grow. Drag in a picture or use the slider to read the profile at one time below."
-    : "The same moment of the truth, of the prediction and their difference. All start from the same true state; differences are small at first and grow. Play, or drag the slider.";
+    ? "Space against time: position upwards, time to the right. Truth and prediction start from the same state; their difference is small at first and grows. Drag in a picture or use the slider to see the profile at one time below."
+    : "Truth, prediction and their difference at the same time. Both start from the same state; the difference is small at first and grows. Play, or drag the slider.";
   const panels = Object.fromEntries(["truth", "prediction", "error"].map((name) => {
     const canvas = make("canvas", { role: "img", "aria-label": name });
     const now = flat ? make("div", { class: "now" }) : null;
