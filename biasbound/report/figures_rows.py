@@ -27,7 +27,7 @@ def _panels(datasets: list[str], what: str, height: float = 4.0) -> tuple[Figure
     """One panel per dataset."""
     if not datasets:
         raise Absent(f"this run has no rows of {what}: they come from the stage 06-evaluate")
-    return grid_of(len(datasets), height=height, columns=2, share=False)
+    return grid_of(len(datasets), height=height, columns=1, share=False)
 
 
 def _datasets(rows: list[Row]) -> list[str]:
@@ -47,7 +47,10 @@ def calls(study: Study) -> Figure:
                 spread = summary.spread if summary.seeds > 1 else None
                 axes.errorbar([found[0].nfe], [summary.mean], spread, label=label, **look(place))
         y = f"1-step {error_name([dataset])}"
-        finish(axes, x="network calls per frame", y=y, title=_title(dataset, datasets), log="xy")
+        title = _title(dataset, datasets)
+        finish(axes, x="network calls per frame", y=y, title=title, log="xy", legend=False)
+        if axes.containers:
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
     return figure
 
 

@@ -10,7 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-__all__ = ["LOOK", "PALETTE", "WIDTH", "Absent", "curve", "finish", "grid_of", "look", "name_ends"]
+__all__ = [
+    "LOOK",
+    "PALETTE",
+    "WIDTH",
+    "Absent",
+    "curve",
+    "finish",
+    "grid_of",
+    "look",
+    "name_ends",
+    "spread",
+]
 
 WIDTH = 9.0  # inches
 # Okabe and Ito's colours without the yellow, which is too light for a line.
@@ -59,7 +70,7 @@ def grid_of(
     """A figure with `count` panels, which share their axes unless told otherwise."""
     columns = min(columns, count)
     rows = -(-count // columns)
-    width = WIDTH if columns > 1 else 0.66 * WIDTH
+    width = WIDTH if columns > 1 else 0.72 * WIDTH
     figure = Figure(figsize=(width, 0.5 + height * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share).ravel()
     for spare in panels[count:]:
@@ -118,12 +129,21 @@ def name_ends(axes: Axes, gap: float = 0.055) -> None:
             place = axes.transData.transform((x[known[-1]], y[known[-1]]))
             ends.append((float(axes.transAxes.inverted().transform(place)[1]), line))
     ends.sort(key=lambda end: end[0])
-    heights = [end[0] for end in ends]
-    for i in range(1, len(heights)):
-        heights[i] = max(heights[i], heights[i - 1] + gap)
-    shift = max(0.0, heights[-1] - 1) / 2 if heights else 0.0
-    for height, (_, line) in zip(heights, ends, strict=True):
+    for height, (_, line) in zip(spread([end[0] for end in ends], gap), ends, strict=True):
         axes.text(
-            1.02, height - shift, str(line.get_label()), color=line.get_color(), fontsize=8,
+            1.02, height, str(line.get_label()), color=line.get_color(), fontsize=8,
             va="center", transform=axes.transAxes,
         )  # fmt: skip
+
+
+def spread(heights: list[float], gap: float) -> list[float]:
+    """Ascending heights moved until they are `gap` apart, and within 0 … 1 as far as they fit."""
+    gap = min(gap, 1 / max(1, len(heights) - 1))
+    moved = list(heights)
+    for i in range(1, len(moved)):
+        moved[i] = max(moved[i], moved[i - 1] + gap)
+    top = 1.0
+    for i in reversed(range(len(moved))):
+        moved[i] = top = min(moved[i], top)
+        top -= gap
+    return moved
