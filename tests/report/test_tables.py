@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from biasbound.metrics.rows import Row
+from biasbound.models.method import title_of
 from biasbound.report.layout import Cell, Line, Table
-from biasbound.report.tables import demo_table, table1, title_of
+from biasbound.report.tables import demo_table, table1
 
 
 def row(dataset, method, metric, value, step=None, seed=0, nfe=4, updates=2000, seconds=90.0):
