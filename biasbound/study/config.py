@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from biasbound.flows import FLOWS
+from biasbound.registry import known
 from biasbound.train.options import SearchOptions, TrainOptions
 
 __all__ = [
-    "GENERATED",
     "SECTIONS",
     "BaselineConfig",
     "Config",
@@ -20,8 +21,6 @@ __all__ = [
     "SearchConfig",
     "TrainConfig",
 ]
-
-GENERATED = ("ks", "kolmogorov", "transonic")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class DataConfig:
     """without valid and test, train is divided 80/10/10 by trajectory"""
     test: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
-    """of reading them: dt, momentum, space"""
+    """of reading them: dt, momentum, axes"""
     stride_time: int = 1
     """learn every n-th frame"""
     stride_space: int = 1
@@ -54,9 +53,10 @@ class DataConfig:
     """parameters or static fields given to the network (mach)"""
 
     def __post_init__(self) -> None:
-        if self.train is None and self.dataset not in GENERATED:
+        generated = self.dataset in known(FLOWS) or ":" in self.dataset
+        if self.train is None and not generated:
             raise ValueError(
-                f"data.dataset {self.dataset!r} is not one of {', '.join(GENERATED)}: give its file with data.train"
+                f"data.dataset {self.dataset!r} is not one of {', '.join(known(FLOWS))}: give its file with data.train"
             )
         if self.train is None and (self.valid or self.test):
             raise ValueError("data.valid and data.test need data.train beside them")

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from biasbound._io import remove, write_text
-from biasbound.cli.data import SOURCES
 from biasbound.data.formats import load, save
-from biasbound.data.layout import Source
+from biasbound.data.layout import Source, Split
 from biasbound.data.trajectories import Trajectories
+from biasbound.flows.flow import source
 from biasbound.flows.generate import generate
 from biasbound.study.config import DataConfig
 from biasbound.study.stages.material import open_entry, open_split
 
 __all__ = ["make_data", "opened", "source_of", "test_entry"]
 
-SPLITS = ("train", "valid", "test")
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 
-def source_of(config: DataConfig, split: str) -> Source:
-    """The generator of one split."""
-    module = importlib.import_module(SOURCES[config.dataset][0])
-    if config.size not in module.PRESETS:
-        known = ", ".join(module.PRESETS)
-        raise ValueError(
-            f"data.size {config.size!r} is no size of {config.dataset}: it has {known}"
-        )
+def source_of(config: DataConfig, split: Split) -> Source:
+    """The source of one split."""
     settings = {**config.settings, **({} if split == "train" else config.held_out)}
-    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
     try:
-        source: Source = module.preset(config.size, split, seed=config.seed, **plain)
-    except TypeError as error:
-        raise ValueError(f"data.settings of {config.dataset}: {error}") from error
-    return source
+        return source(config.dataset, config.size, split, config.seed, **settings)
+    except ValueError as error:
+        raise ValueError(f"data: {error}") from error
 
 
 def make_data(
@@ -76,7 +67,7 @@ def _entry(path: str, **other: Any) -> dict[str, Any]:
 
 def _generated(
     config: DataConfig,
-    split: str,
+    split: Split,
     folder: Path,
     workers: int,
     progress: Callable[[str, int, int], None],
@@ -85,12 +76,11 @@ def _generated(
     final, raw = folder / f"{split}.h5", folder / f"raw-{split}.h5"
     if final.exists():
         return
-    source = source_of(config, split)
     thin = config.stride_time > 1 or config.stride_space > 1
     generate(
-        source,
+        source_of(config, split),
         raw if thin else final,
-        workers=workers,
+        jobs=workers,
         progress=lambda a, b: progress(split, a, b),
     )
     if thin:
