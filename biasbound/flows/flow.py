@@ -82,8 +82,8 @@ def source(
     sentence, and so is a value of the wrong type.
     """
     kind = _flow(name)
-    if size not in kind.sizes:
-        raise ValueError(f"{name} has no size {size!r}; it has {', '.join(kind.sizes)}")
+    if size not in sizes(name):
+        raise ValueError(f"{name} has no size {size!r}; it has {', '.join(sizes(name))}")
     for setting in changes:
         if setting not in (known := settings(name)):
             raise ValueError(f"{name} has no setting {setting!r}; it has {', '.join(known)}")

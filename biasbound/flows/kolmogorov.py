@@ -1,4 +1,7 @@
-"""Kolmogorov flow in two dimensions; `kolmogorov_solver` has the equation and its numerics."""
+"""Kolmogorov flow in two dimensions.
+
+`kolmogorov_solver` has the equation and its numerics.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +14,7 @@ from data_files import acdm_folder, good_file, run
 from toy_source import ToySource
 
 from biasbound import registry
-from biasbound.data.formats import load, save
+from biasbound.data.formats import FORMATS, load, save
 from biasbound.data.trajectories import Trajectories
 from biasbound.flows import FLOWS
 from biasbound.report.pictures import draw, vorticity
@@ -114,6 +115,23 @@ def test_a_flow_may_be_typed_as_module_and_name(tmp_path, monkeypatch):
     assert run("toy_source:ToySource", "--jobs", 1, "--size", "smoke", "--out", paths[0]) == 0
     assert generate("--size", "smoke", "--out", paths[1]) == 0
     assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_the_flow_and_the_format_of_the_documentation_work(tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    flow, format, *_ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "flow_of_the_page.py").write_text(flow)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_ALLOWED", set())
+    monkeypatch.setitem(FLOWS, name := "flow_of_the_page:Waves", None)
+    del FLOWS[name]
+    assert run(name, "--jobs", 1, "--size", "smoke", "--out", "a.h5") == 0
+    assert load("a.h5").shape == (64, 20, 1, 16)
+    monkeypatch.setitem(FORMATS, "table", None)
+    exec(format, {})  # noqa: S102 - our own page
+    np.savetxt("a.txt", np.ones((3, 4)))
+    assert run("convert", "a.txt", "b.h5", "--dt", 0.5) == 0
+    assert (load("b.h5").shape, load("b.h5").dt) == ((1, 3, 1, 4), 0.5)
 
 
 def test_help_lists_the_flows_with_their_titles(capsys):
