@@ -41,8 +41,8 @@ SMALLER = {
     "--train.updates 2000": "--train.updates 8",
     "--tau 1.5": "--tau 1.5 --levels 6 --sigma-min 0.05 --pairs 16",
     "--search.tau 1.05": "--search.tau 1.5",
-    "--preset small": "--preset smoke",
-    "--preset paper": "--preset smoke",
+    "--size small": "--size smoke",
+    "--size paper": "--size smoke",
     "RUN": "runs/ks-demo",
 }
 STUDY = ("run", "search", "train", "finetune", "rollout", "evaluate")

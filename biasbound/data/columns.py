@@ -1,8 +1,8 @@
 """Frames on disk or in memory, read by number.
 
-A *column* holds some channels of every frame (k of trajectory s is frame s·K + k), a *store* puts
-columns together to (F, C, *N). A batch costs what it reads: uncompressed contiguous data is fetched with
-positioned reads, which leave no pages of the file in the process (a memory map would), share no cursor
+A *column* holds some channels of every frame (k of trajectory s is frame s·K + k); a *store* combines
+columns into (F, C, *N). A batch costs what it reads: uncompressed contiguous data is fetched with
+positioned reads. These leave no pages of the file in the process (a memory map would), share no cursor
 between threads or forks, and need no HDF5 call.
 """
 

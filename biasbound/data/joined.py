@@ -1,4 +1,4 @@
-"""Several files as one set of trajectories, and one folder as its splits."""
+"""Several files as one set of trajectories."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ DOMAIN = tuple(
 
 
 class Window:
-    """Linear maps from the cells of an O-grid, with two ghosts a side, to `size` points, x first."""
+    """Linear maps from the cells of an O-grid, with two ghosts per side, to `size` points, x first."""
 
     def __init__(self, grid: Grid, size: tuple[int, int]) -> None:
         if not all(4 <= n <= most for n, most in zip(size, _POINTS, strict=True)):
