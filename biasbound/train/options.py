@@ -26,9 +26,9 @@ class TrainOptions:
     warmup: int = 0
     """updates of linear warm-up"""
     optimiser: str = "adam"
-    """optimiser: adam or adamw"""
+    """soap, muon, adamw or adam (paper), or package.module:name"""
     weight_decay: float = 0.0
-    """weight decay; decoupled for adamw"""
+    """weight decay; all but adam keep it apart from the gradient"""
     clip: float | None = 1.0
     """largest norm of the gradient; paper none"""
     ema: float | None = 0.999

@@ -21,7 +21,9 @@ from biasbound._io import lock
 from biasbound.core.noise import ShardGenerator
 from biasbound.data.batches import Order
 from biasbound.models.weights import load_newest, save_numbered
+from biasbound.registry import find
 from biasbound.train.average import MovingAverage
+from biasbound.train.optimisers import OPTIMISERS
 from biasbound.train.options import FitOptions, learning_rate
 from biasbound.train.state import Progress, pack, unpack
 
@@ -118,9 +120,9 @@ class Trainer:
         self.observers = list(observers) if self.rank.rank == 0 else []
         if options.compile:
             getattr(model, "net", model).compile()  # losses ask the wrapper's network, not the wrapper
-        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options.optimiser]
         self.parameters = list(model.parameters())
-        self.optimiser = kind(self.parameters, lr=options.lr, weight_decay=options.weight_decay, fused=True)
+        make = find(OPTIMISERS, options.optimiser)
+        self.optimiser = make(self.parameters, options.lr, options.weight_decay)
         self.average = None if options.ema is None else MovingAverage(model, options.ema)
         self.order = Order(items, options.batch, options.seed)
         self.progress = Progress()
