@@ -10,7 +10,7 @@ from typing import Any, ClassVar, get_args
 
 import torch
 
-from biasbound.core.denoise import NetDenoiser
+from biasbound.core.denoise import NetDenoiser, Scaled
 from biasbound.core.losses import Scalar, diffusion_loss, full_unrolled_loss, proxy_unrolled_loss
 from biasbound.core.noise import Condition, State
 from biasbound.core.sample import Transition, sample
@@ -38,8 +38,11 @@ class Diffusion(NetDenoiser, Model):
         schedule: Schedule | None = None,
         prediction: str = "eps",
         transition: Transition = "renoise",
+        c: float | None = None,
     ) -> None:
         super().__init__(net, prediction, frame.target)
+        if c is not None:
+            self.rescale(c)
         if schedule is None:
             raise ValueError("a diffusion model needs a noise schedule")
         if transition not in get_args(Transition):
@@ -51,7 +54,8 @@ class Diffusion(NetDenoiser, Model):
         return {"schedule": settings.schedule, "prediction": method.prediction, "transition": settings.transition}
 
     def spec(self) -> dict[str, Any]:
-        return {"prediction": self.prediction, "transition": self.transition}
+        found = {"c": self.rule.c} if isinstance(self.rule, Scaled) and self.prediction == "scaled" else {}
+        return {"prediction": self.prediction, "transition": self.transition, **found}
 
     @property
     def calls(self) -> int:
