@@ -22,9 +22,7 @@ UPDATES = 60 * KILLS
 
 
 def start(folder: Path) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, str(HERE / "train_small.py"), str(folder), "--updates", str(UPDATES)]
-    )
+    return subprocess.Popen([sys.executable, str(HERE / "train_small.py"), str(folder), "--updates", str(UPDATES)])
 
 
 def last_update(folder: Path) -> int:

@@ -80,9 +80,7 @@ def calls() -> Figure:
         rows = rows_of(flow)
         for label in sorted({row.method for row in rows}, key=METHODS.index):
             own = select(rows, method=label, metric="one_step_mse_norm")
-            (drawn,) = axes.plot(
-                [r.nfe for r in own], [r.value or np.nan for r in own], **_marker(label)
-            )  # type: ignore[arg-type]
+            (drawn,) = axes.plot([r.nfe for r in own], [r.value or np.nan for r in own], **_marker(label))  # type: ignore[arg-type]
             shown.setdefault(label, drawn)
         finish(
             axes,
@@ -110,9 +108,7 @@ def updates() -> Figure:
     for axes, flow in zip(figure.subplots(len(FLOWS), 1), FLOWS, strict=True):
         study = read_study(MINI / flow)
         for model in study.first_seeds():
-            points = [
-                (r["update"], r["valid_mse_norm"]) for r in model.log if r.get("valid_mse_norm")
-            ]
+            points = [(r["update"], r["valid_mse_norm"]) for r in model.log if r.get("valid_mse_norm")]
             if points and not model.label.endswith("-proxy"):
                 look = _marker(model.label) | {"linestyle": "-", "markersize": 5}
                 axes.plot(*zip(*points, strict=True), **look)  # type: ignore[arg-type]
@@ -149,9 +145,7 @@ def targets() -> Figure:
         unit = STUDIES / place / "02-search" / label / "seed-0"
         found = json.loads((unit / "exploration.json").read_text())
         last = max(p["round"] for p in found["points"])
-        points = sorted(
-            (p["sigma"], p["clean"], p["own"]) for p in found["points"] if p["round"] == last
-        )
+        points = sorted((p["sigma"], p["clean"], p["own"]) for p in found["points"] if p["round"] == last)
         sigma, clean, own = (list(v) for v in zip(*points, strict=True))
         curve(axes, sigma, clean, "E_clean", 0)
         curve(axes, sigma, [max(o - 1, 1e-4) for o in own], "own bias − 1", 1)

@@ -59,9 +59,7 @@ def best(rows: Sequence[Row], labels: Iterable[str], step: int = 1) -> tuple[flo
 
 def markdown(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
     body = [" | ".join(map(str, line)) for line in lines]
-    return "\n".join(
-        [f"| {' | '.join(head)} |", f"|{' :-- |' * len(head)}", *(f"| {b} |" for b in body)]
-    )
+    return "\n".join([f"| {' | '.join(head)} |", f"|{' :-- |' * len(head)}", *(f"| {b} |" for b in body)])
 
 
 def power(value: float) -> str:
@@ -148,28 +146,18 @@ def ladders() -> str:
             reb = [r.value for r in select(rows, method=label, seed=0, metric="reb")]
             one = error(select(rows, seed=0), label)
             worst = max((v for v in reb if v is not None), key=lambda v: abs(v - 1))
-            lines.append(
-                (title_of(label), _levels(schedule), len(schedule), power(one), f"{worst:.3f}")
-            )
-    return markdown(
-        ("Method", "Levels", "NFE", "1-step MSE (normalised)", "REB farthest from 1"), lines
-    )
+            lines.append((title_of(label), _levels(schedule), len(schedule), power(one), f"{worst:.3f}"))
+    return markdown(("Method", "Levels", "NFE", "1-step MSE (normalised)", "REB farthest from 1"), lines)
 
 
-def studied(
-    prefix: str, head: str, base: str, labels: Sequence[str], place: str = "base"
-) -> Callable[[], str]:
+def studied(prefix: str, head: str, base: str, labels: Sequence[str], place: str = "base") -> Callable[[], str]:
     """One line for every study `prefix-…` and method; `base` is the value that the study `place` has."""
 
     def table() -> str:
         folder = MINI / "studies"
         places = {p.name.removeprefix(f"{prefix}-"): p for p in folder.glob(f"{prefix}-*")}
         places[base] = folder / place
-        lines = [
-            (value, *_line(places[value], label))
-            for value in sorted(places, key=float)
-            for label in labels
-        ]
+        lines = [(value, *_line(places[value], label)) for value in sorted(places, key=float) for label in labels]
         return markdown((head, *COLUMNS), lines)
 
     return table
@@ -218,9 +206,7 @@ def totals() -> str:
         assert time is not None
         errors = [power(error(rows, label, step, "mse")) for step in (1, 10)]
         lines.append((title_of(label), f"{updates:,}", *errors, f"{time.mean:.1f}"))
-    return markdown(
-        ("Method", "Updates in all", "1-step MSE", "10-step MSE", "Correlation time"), lines
-    )
+    return markdown(("Method", "Updates in all", "1-step MSE", "10-step MSE", "Correlation time"), lines)
 
 
 def unrolled(flow: str, label: str, studies: Sequence[int], metric: str = "mse") -> str:

@@ -21,9 +21,7 @@ from biasbound.train.observers import JsonlLog
 from biasbound.train.options import FitOptions
 from biasbound.train.trainer import Trainer
 
-parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("folder", type=Path)
 parser.add_argument("--updates", type=int, default=200)
 parser.add_argument("--checkpoint-every", type=int, default=20)
@@ -36,9 +34,7 @@ windows = Trajectories.from_array(source.block(0, 16).fields, dt=source.dt).pair
 chosen, schedule = method("adaptive-v"), log_uniform(6, 0.02)
 torch.manual_seed(0)
 model = chosen.model(mini(), 1.0)
-options = FitOptions(
-    updates=args.updates, batch=16, log_every=5, checkpoint_every=args.checkpoint_every
-)
+options = FitOptions(updates=args.updates, batch=16, log_every=5, checkpoint_every=args.checkpoint_every)
 
 
 def batch(index):

@@ -32,9 +32,7 @@ class MyNet(nn.Module):
     def __init__(self, width: int = 32):
         super().__init__()
         sizes = [(3, width), (width, width), (width, width), (width, 1)]
-        self.layers = nn.ModuleList(
-            nn.Conv1d(a, b, 9, padding=4, padding_mode="circular") for a, b in sizes
-        )
+        self.layers = nn.ModuleList(nn.Conv1d(a, b, 9, padding=4, padding_mode="circular") for a, b in sizes)
 
     def forward(self, y_t: torch.Tensor, x: torch.Tensor, sigma: torch.Tensor | float):
         level = torch.as_tensor(sigma, dtype=torch.float64).expand(len(y_t))
@@ -105,9 +103,7 @@ def main(updates: int = 600) -> None:
     print("REB at its end:", found.along_ladder[0].reb)
     with torch.no_grad():
         y_est = sample(denoiser(), x, found.ladder, generator=torch.Generator().manual_seed(0))
-    print(
-        f"one-step error of the chain: {(y_est - y).square().mean().sqrt():.3g} of the data's spread"
-    )
+    print(f"one-step error of the chain: {(y_est - y).square().mean().sqrt():.3g} of the data's spread")
 
 
 if __name__ == "__main__":

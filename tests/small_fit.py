@@ -16,12 +16,7 @@ DATA = advected(256, frames=3)
 
 
 def options(**changes):
-    return FitOptions(
-        **(
-            {"updates": 60, "batch": 16, "log_every": 5, "checkpoint_every": 10, "lr": 0.02}
-            | changes
-        )
-    )
+    return FitOptions(**({"updates": 60, "batch": 16, "log_every": 5, "checkpoint_every": 10, "lr": 0.02} | changes))
 
 
 def diffusion(model, frames, generator):

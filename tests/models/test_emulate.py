@@ -52,9 +52,7 @@ def test_a_saved_emulator_gives_the_same_bits(name, tmp_path):
     emulator.save(tmp_path / "it")
     back = biasbound.load(tmp_path / "it")
     x0 = advected(3)[:, 0]
-    before, after = (
-        e.rollout(x0, 3, members=2, generator=seeded(1)).states for e in (emulator, back)
-    )
+    before, after = (e.rollout(x0, 3, members=2, generator=seeded(1)).states for e in (emulator, back))
     assert torch.equal(before, after)
     assert (back.kind, back.nfe, back.channels, back.dt) == (
         emulator.kind,
@@ -84,9 +82,7 @@ def test_a_network_of_ones_own_is_given_again_to_load(tmp_path):
     emulator = Emulator(VDenoiser(Filter()), PLAIN, ("u",), 0.2, SCHEDULE)
     torch.nn.init.normal_(emulator.model.net.mix)
     emulator.save(tmp_path / "own")
-    with pytest.raises(
-        ValueError, match=r"not one of biasbound's; pass it as load\(folder, net=…\)"
-    ):
+    with pytest.raises(ValueError, match=r"not one of biasbound's; pass it as load\(folder, net=…\)"):
         biasbound.load(tmp_path / "own")
     back = biasbound.load(tmp_path / "own", net=Filter())
     x = advected(2)[:, 0]

@@ -24,14 +24,10 @@ def explorer_and_trainer(folder=None, wrapper=VDenoiser, search=SEARCH, **more):
     explorer = Explorer(search)
 
     def loss(model, frames, generator):
-        return diffusion_loss(
-            model, frames[:, 0], frames[:, 1], explorer.active, generator=generator
-        )
+        return diffusion_loss(model, frames[:, 0], frames[:, 1], explorer.active, generator=generator)
 
     torch.manual_seed(0)
-    options = FitOptions(
-        updates=200, batch=32, lr=0.02, log_every=10, checkpoint_every=25, ema=0.9
-    )
+    options = FitOptions(updates=200, batch=32, lr=0.02, log_every=10, checkpoint_every=25, ema=0.9)
     trainer = Trainer(
         wrapper(Filter()),
         loss,
@@ -44,9 +40,7 @@ def explorer_and_trainer(folder=None, wrapper=VDenoiser, search=SEARCH, **more):
     return explorer, trainer
 
 
-@pytest.mark.parametrize(
-    "wrapper", [EpsDenoiser, X0Denoiser, VDenoiser, lambda net: VDenoiser(net, 0.6)]
-)
+@pytest.mark.parametrize("wrapper", [EpsDenoiser, X0Denoiser, VDenoiser, lambda net: VDenoiser(net, 0.6)])
 def test_the_search_runs_end_to_end_for_every_parameterisation(wrapper):
     explorer, trainer = explorer_and_trainer(wrapper=wrapper)
     found = explorer.run(trainer, *VALID)
@@ -73,8 +67,7 @@ def test_each_network_is_stored_once(tmp_path):
     fresh, again = explorer_and_trainer(tmp_path)
     for sigma, denoiser in fresh.denoisers(again, found).items():
         assert all(
-            torch.equal(a, b)
-            for a, b in zip(denoiser.parameters(), denoisers[sigma].parameters(), strict=True)
+            torch.equal(a, b) for a, b in zip(denoiser.parameters(), denoisers[sigma].parameters(), strict=True)
         )
 
 
@@ -169,17 +162,13 @@ def test_labels_say_what_is_trained(label, facts):
     assert made.label == label
 
 
-@pytest.mark.parametrize(
-    "label", ["", "unknown", "unet-v", "refiner-proxy", "linear-ut1", "adaptive-w", "unet-ut"]
-)
+@pytest.mark.parametrize("label", ["", "unknown", "unet-v", "refiner-proxy", "linear-ut1", "adaptive-w", "unet-ut"])
 def test_a_label_that_means_nothing_is_refused(label):
     with pytest.raises(ValueError, match="unknown method"):
         method(label)
 
 
-@pytest.mark.parametrize(
-    "label", ["adaptive-proxy-v", "adaptive-v-proxy-proxy", "adaptive-v-proxy-"]
-)
+@pytest.mark.parametrize("label", ["adaptive-proxy-v", "adaptive-v-proxy-proxy", "adaptive-v-proxy-"])
 def test_proxy_ends_a_label(label):
     with pytest.raises(ValueError, match=r"write adaptive-v-proxy$"):
         method(label)
@@ -214,8 +203,7 @@ def test_auto_starts_an_x0_ladder_at_the_least_error(kind, rule):
     x, y = torch.randn(2, 16, 1, 8, generator=torch.Generator().manual_seed(0)).unbind(0)
     levels = dict.fromkeys((0.1, 0.5, 0.99), denoiser)
     found = {
-        start: ladder(levels, x, y, SearchOptions(tau=50.0, start=start))[0]
-        for start in ("auto", "sigma", "error")
+        start: ladder(levels, x, y, SearchOptions(tau=50.0, start=start))[0] for start in ("auto", "sigma", "error")
     }
     assert found["auto"].sigma == found[rule].sigma
     assert found["auto"].meta["start"] == rule

@@ -48,9 +48,7 @@ METHODS = {
 def test_every_method_beats_persistence_tenfold_in_seconds(name):
     wrap, loss = METHODS[name]
     torch.manual_seed(0)
-    fitted = (
-        trainer({"updates": 800, "batch": 64, "ema": 0.99}, loss, wrap(Filter())).run().averaged
-    )
+    fitted = trainer({"updates": 800, "batch": 64, "ema": 0.99}, loss, wrap(Filter())).run().averaged
     x, y = advected(200, seed=1).unbind(1)
     with torch.no_grad():
         if isinstance(fitted, DirectPredictor):
@@ -197,9 +195,7 @@ def test_two_processes_train_as_one(tmp_path, name):
         check=False,
     )
     assert both.returncode == 0, both.stderr
-    subprocess.run(
-        [sys.executable, str(program), str(tmp_path / "one")], check=True, env=environment
-    )
+    subprocess.run([sys.executable, str(program), str(tmp_path / "one")], check=True, env=environment)
     one, two = (read_rows(tmp_path / name / "log.jsonl") for name in ("one", "two"))
     assert [r["update"] for r in one] == [r["update"] for r in two]
     assert [r["loss"] for r in two] == pytest.approx([r["loss"] for r in one], rel=1e-4)

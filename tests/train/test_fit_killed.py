@@ -21,9 +21,7 @@ from biasbound.train.trainer import Diverged
 
 @pytest.mark.parametrize("cut", [1, 7, 10, 33, 59])
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path, cut):
-    whole = trainer(
-        observers=[JsonlLog(tmp_path / "whole.jsonl")], folder=tmp_path / "whole"
-    ).run()
+    whole = trainer(observers=[JsonlLog(tmp_path / "whole.jsonl")], folder=tmp_path / "whole").run()
     log = JsonlLog(tmp_path / "parts.jsonl")
     trainer(observers=[log], folder=tmp_path / "parts").run(until=cut)
     resumed = trainer(observers=[log], folder=tmp_path / "parts")
@@ -77,9 +75,7 @@ def test_kill_9_at_random_moments_changes_nothing(tmp_path):
     last = start(tmp_path / "killed")
     assert last.wait() == 0, last.stderr.read()
     assert same(*(load_newest(tmp_path / name)[0] for name in ("whole", "killed")))
-    assert read_rows(tmp_path / "whole" / "log.jsonl") == read_rows(
-        tmp_path / "killed" / "log.jsonl"
-    )
+    assert read_rows(tmp_path / "whole" / "log.jsonl") == read_rows(tmp_path / "killed" / "log.jsonl")
 
 
 def test_a_second_process_in_the_same_folder_is_refused(tmp_path):
@@ -132,9 +128,7 @@ def test_a_loss_that_explodes_stops_with_the_last_good_checkpoint(tmp_path, bad)
         return value * bad if run.progress.update >= 33 else value
 
     run = trainer(folder=tmp_path, loss=loss)
-    with pytest.raises(
-        Diverged, match=r"at update 35 .*lower the learning rate.*last good checkpoint"
-    ):
+    with pytest.raises(Diverged, match=r"at update 35 .*lower the learning rate.*last good checkpoint"):
         run.run()
     tensors, meta = load_newest(tmp_path)
     assert meta["progress"]["update"] == 30

@@ -209,14 +209,14 @@ def stability(denoiser: Denoiser, x: Condition, y: State, sigma: float, how: Mea
     def measure(x: Condition, y: State) -> Stability:
         noises = [how.noise(y) for _ in range(how.draws)]
         clean = [reestimate(denoiser, x, y, sigma, eps) for eps in noises]
-        first = [clean[-1], *clean[:-1]]
-        if how.draws == 1:
+        first = clean if how.shared else [clean[-1], *clean[:-1]]
+        if how.draws == 1 and not how.shared:
             first = [reestimate(denoiser, x, y, sigma, how.noise(y))]
         own = [reestimate(denoiser, x, f, sigma, e) for f, e in zip(first, noises, strict=True)]
         own_error, clean_norm = (torch.stack([error_norm(estimate - y) for estimate in made]) for made in (own, clean))
         return Stability(
             Estimate.of(bias_ratio(own_error, clean_norm, how.power), how.draws),
-            Estimate.of(clean_norm.mean(0), how.draws),
+            Estimate.of(clean_norm.pow(how.power).mean(0), how.draws),
         )
 
     parts = [measure(*pair) for pair in how.batches(x, y)]

@@ -52,7 +52,8 @@ class TwoStepTable:
     def clean_error(self, sigma: float) -> Estimate:
         """E_clean(σ) of the checkpoint of level σ, from the estimates that the table keeps."""
         per_batch = zip(self._batches, self._clean_estimates(sigma), strict=True)
-        return pooled(Estimate.of(_norms(clean, y).mean(0), self._how.draws) for (_, y), clean in per_batch)
+        how = self._how
+        return pooled(Estimate.of(_norms(clean, y).pow(how.power).mean(0), how.draws) for (_, y), clean in per_batch)
 
     def matrix(self) -> list[tuple[float, float, Estimate]]:
         """(σ_to, σ_from, bias) for every pair of levels: the full landscape, N(N−1)/2 calls."""
