@@ -117,7 +117,7 @@ def test_same_seed_same_bytes():
 def test_a_denoiser_without_error_has_no_bias(dtype):
     x = torch.randn(3, 1, 8, generator=seeded()).to(dtype)
     schedule = Schedule([1e-6, 0.5, 1 - 1e-9])
-    assert own_bias(exact, x, x, 0.5) == Estimate(1.0, 0.0, 3, 4)
+    assert own_bias(exact, x, x, 0.5) == Estimate(1.0, 0.0, 3, 4, 1.0, 1.0)
     for row in bias_curve(exact, x, x, schedule):
         assert row.reb.mean == row.own.mean == row.rho2.mean == 1
         assert row.reb_alt.mean == row.clean.mean == 0

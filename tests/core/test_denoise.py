@@ -24,7 +24,9 @@ def network_of(prediction, estimate, target):
     def net(z_t, x, told):
         z = estimate(z_t, x, told)
         a, s = signal_and_noise(told, z_t)
-        return PREDICTIONS[prediction].objective(z, (z_t - a * z) / s, a, s)
+        rule = PREDICTIONS[prediction]
+        z_t = z_t / rule.shown(torch.ones_like(z_t), a, s)  # behind the gate
+        return rule.objective(z, (z_t - a * z) / s, a, s)
 
     return NetDenoiser(net, prediction, target)
 
