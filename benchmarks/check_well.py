@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from biasbound.cli import main
-from biasbound.cli.data import SOURCES
 from biasbound.data.formats import load
 from biasbound.data.trajectories import Trajectories
+from biasbound.flows import FLOWS
+from biasbound.registry import known
 
 HERE = Path(__file__).parent
 READER = HERE / "well_reader.py"
@@ -110,10 +111,10 @@ def run() -> None:
             folder.mkdir()
             (folder / "data.h5").symlink_to(file.resolve())
             check(python, folder / "data.h5", file.name)
-        for flow in () if given.files else SOURCES:
+        for flow in () if given.files else known(FLOWS):
             path = Path(temporary, flow, "data.h5")
             path.parent.mkdir()
-            if main(["data", flow, "--preset", "smoke", "--workers", "1", "--out", str(path)]):
+            if main(["data", flow, "--size", "smoke", "--jobs", "1", "--out", str(path)]):
                 sys.exit(2)
             check(python, path, flow)
         theirs = Path(temporary, "theirs", "data.h5")

@@ -15,6 +15,7 @@ import torch
 
 from biasbound.data.layout import stream
 from biasbound.flows import kolmogorov, ks
+from biasbound.flows.flow import source as source_of
 
 
 def mse(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -23,7 +24,7 @@ def mse(a: torch.Tensor, b: torch.Tensor) -> float:
 
 def ks_lines() -> Iterator[str]:
     """The paper's KS: 256 points, L = 64, frames of 0.2."""
-    source = ks.preset("paper", trajectories=16, frames=1, batch=16)
+    source = source_of("ks", "paper", trajectories=16, frames=1, batch=16)
     u0 = torch.from_numpy(source.block(0, 16).fields[:, 0, 0])
 
     def frame(substeps: int) -> torch.Tensor:

@@ -37,6 +37,7 @@ from record import circumstances
 
 from biasbound.data.layout import stream
 from biasbound.flows import kolmogorov, ks
+from biasbound.flows.flow import source as source_of
 
 torch.set_num_threads(1)
 
@@ -97,7 +98,7 @@ def ks_row() -> Row:
     from scipy.integrate import solve_ivp
 
     points, length, dt, substeps, frames = 256, 64.0, 0.2, 4, 41
-    source = ks.preset("paper", trajectories=128, frames=1, batch=128)
+    source = source_of("ks", "paper", trajectories=128, frames=1, batch=128)
     u0 = source.block(0, 128).fields[:, 0, 0]
     step = exponax.stepper.KuramotoSivashinskyConservative(
         1, length, points, dt / substeps, order=4

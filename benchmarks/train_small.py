@@ -14,7 +14,7 @@ import torch
 from biasbound.core.schedule import log_uniform
 from biasbound.data.batches import Batch
 from biasbound.data.trajectories import Trajectories
-from biasbound.flows import ks
+from biasbound.flows.flow import source as source_of
 from biasbound.models.method import method
 from biasbound.nets import mini
 from biasbound.train.observers import JsonlLog
@@ -31,7 +31,7 @@ args = parser.parse_args()
 
 torch.set_num_threads(1)
 args.folder.mkdir(parents=True, exist_ok=True)
-source = ks.preset("smoke", warmup=100)
+source = source_of("ks", "smoke", warmup=100)
 windows = Trajectories.from_array(source.block(0, 16).fields, dt=source.dt).pairs()
 chosen, schedule = method("adaptive-v"), log_uniform(6, 0.02)
 torch.manual_seed(0)

@@ -16,18 +16,7 @@ from typing import Any
 __all__ = ["PACKAGES", "__version__", "load"]
 __version__ = "0.1.0"
 
-PACKAGES = (
-    "data",
-    "flows",
-    "core",
-    "nets",
-    "models",
-    "train",
-    "metrics",
-    "study",
-    "report",
-    "cli",
-)
+PACKAGES = ("data", "flows", "core", "nets", "models", "train", "metrics", "study", "report", "cli")
 
 
 def __getattr__(name: str) -> Any:
@@ -35,9 +24,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name == "load":
         return import_module(f"{__name__}.models.emulator").load
-    raise AttributeError(
-        f"module {__name__!r} has no attribute {name!r}; its packages are {', '.join(PACKAGES)}"
-    )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; its packages are {', '.join(PACKAGES)}")
 
 
 def __dir__() -> list[str]:

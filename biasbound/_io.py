@@ -62,9 +62,7 @@ def remove(path: Path) -> None:
 
 def _refuse(path: Path, overwrite: bool) -> None:
     if not path.parent.is_dir():
-        raise ValueError(
-            f"cannot write {path}: the folder {path.parent} does not exist; create it first"
-        )
+        raise ValueError(f"cannot write {path}: the folder {path.parent} does not exist; create it first")
     if path.is_dir():
         raise ValueError(f"{path} is a folder, which is never replaced; choose another name")
     if path.exists() and not overwrite:
@@ -151,7 +149,7 @@ def _reason(error: ValidationError) -> str:
     return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
-def as_kind(kind: type[T], value: Any, where: str) -> T:
+def as_kind(kind: type[T] | Any, value: Any, where: str) -> T:
     """A JSON value as `kind` (a dataclass, a TypedDict, list[…]), or one sentence that begins with `where`."""
     try:
         made: T = _adapter(kind).validate_json(json.dumps(value), strict=True)
@@ -217,18 +215,14 @@ def obey(listening: Connection, first: Callable[..., None] | None = None, *argum
 
 
 @contextmanager
-def workers(
-    count: int, first: Callable[..., None] | None = None, *arguments: Any
-) -> Iterator[ProcessPoolExecutor]:
+def workers(count: int, first: Callable[..., None] | None = None, *arguments: Any) -> Iterator[ProcessPoolExecutor]:
     """`count` fresh processes, each of which begins with `first(*arguments)`.
 
     On an error or an interrupt their work is given up, so that nobody waits for it.
     """
     context = multiprocessing.get_context("spawn")
     listening, speaking = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(
-        count, context, initializer=obey, initargs=(listening, first, *arguments)
-    )
+    pool = ProcessPoolExecutor(count, context, initializer=obey, initargs=(listening, first, *arguments))
     try:
         yield pool
     except BrokenProcessPool:

@@ -18,7 +18,7 @@ from biasbound.report import figures
 from biasbound.report.tables import demo_table
 
 ROOT = Path(__file__).parents[1]
-TESTS = "\n".join(p.read_text() for p in (ROOT / "tests").glob("test_*.py"))
+TESTS = "\n".join(p.read_text() for p in (ROOT / "tests").rglob("test_*.py"))
 
 
 def test_the_readme_program_runs(tmp_path):
@@ -41,8 +41,8 @@ SMALLER = {
     "--train.updates 2000": "--train.updates 8",
     "--tau 1.5": "--tau 1.5 --levels 6 --sigma-min 0.05 --pairs 16",
     "--search.tau 1.05": "--search.tau 1.5",
-    "--preset small": "--preset smoke",
-    "--preset paper": "--preset smoke",
+    "--size small": "--size smoke",
+    "--size paper": "--size smoke",
     "RUN": "runs/ks-demo",
 }
 STUDY = ("run", "search", "train", "finetune", "rollout", "evaluate")

@@ -16,9 +16,7 @@ FORMATS = ("txt", "csv", "betas")
 
 def add_parser(commands: Any) -> None:
     """Register `schedule` and its sub-commands; each sets `run`, which takes the arguments."""
-    schedule = commands.add_parser(
-        "schedule", help="make, look at, draw and export noise schedules"
-    )
+    schedule = commands.add_parser("schedule", help="make, look at, draw and export noise schedules")
     verbs = schedule.add_subparsers(title="commands", required=True, metavar="COMMAND")
     show = verbs.add_parser(
         "show", help="print a schedule file", epilog="example: biasbound schedule show ladder.json"
@@ -31,9 +29,7 @@ def add_parser(commands: Any) -> None:
         epilog="example: biasbound schedule make cosine -T 20 --out cosine.json",
     )
     make.add_argument("method", choices=(*STANDARD, "levels"))
-    make.add_argument(
-        "-T", type=int, default=20, metavar="LEVELS", help="number of levels (default 20)"
-    )
+    make.add_argument("-T", type=int, default=20, metavar="LEVELS", help="number of levels (default 20)")
     make.add_argument("--sigma-max", type=float, default=None, help="highest level, below 1")
     make.add_argument("--sigma", metavar="S,S,…", help="of `levels`: the noise levels, increasing")
     make.add_argument("--out", required=True, metavar="FILE", help="JSON file to write")
@@ -79,18 +75,14 @@ def _make(args: argparse.Namespace) -> None:
     from biasbound.core import schedule as noise
 
     if (args.method == "levels") != (args.sigma is not None):
-        raise ValueError(
-            "`schedule make levels` needs --sigma, and the standard schedules take none"
-        )
+        raise ValueError("`schedule make levels` needs --sigma, and the standard schedules take none")
     if args.sigma is not None:
         schedule = noise.Schedule(args.sigma.split(","), {"method": "levels"})
     else:
         limits = {} if args.sigma_max is None else {"sigma_max": args.sigma_max}
         schedule = getattr(noise, args.method)(args.T, **limits)
     schedule.save(args.out)
-    print(
-        f"wrote {args.out}: {len(schedule)} levels; look at it with: biasbound schedule show {args.out}"
-    )
+    print(f"wrote {args.out}: {len(schedule)} levels; look at it with: biasbound schedule show {args.out}")
 
 
 def _plot(args: argparse.Namespace) -> None:
@@ -130,9 +122,6 @@ def _export(args: argparse.Namespace) -> None:
     else:
         bars = [1.0, *(alpha_bar(s) for s in schedule.sigma)]
         betas = [1 - now / before for before, now in pairwise(bars)]
-        text = (
-            json.dumps({"trained_betas": betas, "num_train_timesteps": len(betas)}, indent=1)
-            + "\n"
-        )
+        text = json.dumps({"trained_betas": betas, "num_train_timesteps": len(betas)}, indent=1) + "\n"
     write_text(args.out, text)
     print(f"wrote {args.out}: {len(schedule)} levels as {args.format}")

@@ -22,17 +22,13 @@ def dry_run(path: Path, config: Config, units: Sequence[Any]) -> None:
     run = RunDir(path, config)
     planned = {p.unit.name: p for p in plan(config, units)}
     print(f"{path}: {len(units)} units")
-    print(
-        f"{'unit':<44} {'state':<7} {'parameters':>11} {'updates':>10} {'operations':>12} {'memory':>9}"
-    )
+    print(f"{'unit':<44} {'state':<7} {'parameters':>11} {'updates':>10} {'operations':>12} {'memory':>9}")
     for unit in units:
         p = planned.get(unit.name)
         cost = (
             ""
             if p is None
-            else (
-                f" {p.parameters:>11,} {p.updates:>10,} {human(p.flops):>9} FLOP {human(float(p.bytes)):>7}B"
-            )
+            else (f" {p.parameters:>11,} {p.updates:>10,} {human(p.flops):>9} FLOP {human(float(p.bytes)):>7}B")
         )
         print(f"{unit.name:<44} {run.state(unit):<7}{cost}")
     total = sum(p.flops for p in planned.values())
@@ -42,21 +38,22 @@ def dry_run(path: Path, config: Config, units: Sequence[Any]) -> None:
 
 
 def status(path: Path) -> None:
-    """Where a run stands, a line a unit."""
+    """Where a run stands, one line per unit."""
+    from biasbound._io import read_lines
     from biasbound.study.folder import open_run
     from biasbound.study.graph import study_units
-    from biasbound.train.observers import read_rows
 
     run = open_run(path)
     units = study_units(run.config)
     count: dict[str, int] = {}
+    rows: list[dict[str, Any]]
     for unit in units:
         state, note = run.state(unit), ""
         count[state] = count.get(state, 0) + 1
         record, log = run.record(unit), run.folder(unit) / "log.jsonl"
         if record is not None:
             note = f"{record['wall_seconds']:.0f} s"
-        elif state == "begun" and log.exists() and (rows := read_rows(log)):
+        elif state == "begun" and log.exists() and (rows := read_lines(log, torn=True)):
             note = f"at update {rows[-1]['update']}"
         print(f"{unit.name:<44} {state:<7} {note}")
     print(f"{path}: " + ", ".join(f"{n} {state}" for state, n in count.items()))
@@ -71,12 +68,9 @@ def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     from biasbound.study.rescore import rescore
 
     parser = ConfigParser(
-        prog="biasbound evaluate RECORD",
-        description="Score kept emulators again, on test data made anew.",
+        prog="biasbound evaluate RECORD", description="Score kept emulators again, on test data made anew."
     )
-    parser.add_argument(
-        "--jobs", type=int, default=cores(), help="emulators scored side by side (default: cores)"
-    )
+    parser.add_argument("--jobs", type=int, default=cores(), help="emulators scored side by side (default: cores)")
     jobs = Manner(parser.parse_args(list(argv)).jobs).jobs
     work = Path("runs") / f"rescored-{folder.name}"
     shutil.rmtree(work, ignore_errors=True)  # data of an earlier call may be of another record
@@ -86,7 +80,5 @@ def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     inside = verdict.compared - len(verdict.outside)
     print(f"{inside} of {verdict.compared} recorded intervals hold the value of now")
     for row in verdict.outside[:10]:
-        print(
-            f"outside: {row.method}, seed {row.seed}, {row.metric} at {row.step}: {row.low} … {row.high}"
-        )
+        print(f"outside: {row.method}, seed {row.seed}, {row.metric} at {row.step}: {row.low} … {row.high}")
     return 2 if verdict.outside else 0

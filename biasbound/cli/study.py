@@ -1,4 +1,4 @@
-"""The commands that work on a study: each brings a run folder up to its stage and says what to do next.
+"""The commands that work on a study: each takes a run folder up to its stage and says what to do next.
 
     biasbound run | search | train | finetune | rollout | evaluate | report  [RUN] [--preset P] [--section.field V]
 
@@ -36,9 +36,7 @@ def study(verb: str, argv: Sequence[str]) -> int:
         dry_run(wish.run, wish.config, units)
         return 0
     manner = Manner(**wish.manner)  # refused before anything is made
-    if (
-        int(os.environ.get("RANK", "0")) > 0
-    ):  # under torchrun the first process alone keeps the folder
+    if int(os.environ.get("RANK", "0")) > 0:  # under torchrun the first process alone keeps the folder
         return _help(wish, units, manner)
     known = (wish.run / "run.json").exists()
     run = open_run(wish.run, wish.config)
@@ -52,7 +50,7 @@ def study(verb: str, argv: Sequence[str]) -> int:
             if known:
                 _settle(run, wish)
                 save_config(run)
-            code = _bring(run, wish, units, manner)
+            code = _make(run, wish, units, manner)
             if verb == "run" and code == 0:
                 _report(run, wish)
     _next(wish, code)
@@ -67,11 +65,11 @@ def _is_record(folder: Path) -> bool:
 
 def _help(wish: Wish, units: Sequence[Any], manner: Any) -> int:
     """Take part in the trainings of another process."""
-    from biasbound.study.execute import bring_about
+    from biasbound.study.execute import make_units
     from biasbound.study.folder import RunDir
 
     run = RunDir(wish.run, wish.config)
-    outcome = bring_about(run, units, manner, lambda event: None)
+    outcome = make_units(run, units, manner, lambda event: None)
     return 2 if outcome.failed else 0
 
 
@@ -89,9 +87,7 @@ def _stale(run: Any, cure: str | None) -> list[Any]:
     stale = [unit for unit in study_units(run.config) if run.state(unit) == "stale"]
     if stale and cure:
         names = ", ".join(unit.name for unit in stale)
-        raise ValueError(
-            f"these settings make {len(stale)} finished units of {run.path} stale ({names}): {cure}"
-        )
+        raise ValueError(f"these settings make {len(stale)} finished units of {run.path} stale ({names}): {cure}")
     return stale
 
 
@@ -105,17 +101,14 @@ def _settle(run: Any, wish: Wish) -> None:
     collect(run, study_units(run.config))
 
 
-def _bring(run: Any, wish: Wish, units: Sequence[Any], manner: Any) -> int:
-    from biasbound.study.execute import bring_about, collect
+def _make(run: Any, wish: Wish, units: Sequence[Any], manner: Any) -> int:
+    from biasbound.study.execute import collect, make_units
     from biasbound.study.graph import study_units
     from biasbound.study.view import watching
 
-    print(
-        f"{run.path}: {len(units)} units of {wish.source}, methods {', '.join(wish.methods)}",
-        flush=True,
-    )
+    print(f"{run.path}: {len(units)} units of {wish.source}, methods {', '.join(wish.methods)}", flush=True)
     with watching() as tell:
-        outcome = bring_about(run, units, manner, tell)
+        outcome = make_units(run, units, manner, tell)
     print(f"{run.path}: {len(outcome.made)} units made, {len(outcome.there)} were there already")
     if any(unit.stage == "evaluate" for unit in units):
         path = collect(run, study_units(run.config))
@@ -153,9 +146,7 @@ def _report(run: Any, wish: Wish) -> None:
         return
     results = collect(run, units) if done else None
     started = time.process_time()
-    written = write_report(
-        run.path, run.folder(unit), figures=wish.figures or None, page=not wish.figures
-    )
+    written = write_report(run.path, run.folder(unit), figures=wish.figures or None, page=not wish.figures)
     for path in written:
         if path.suffix in (".html", ".md", ".tex") or wish.figures:
             print(f"{path}: written")
@@ -168,9 +159,7 @@ def _report(run: Any, wish: Wish) -> None:
 def _next(wish: Wish, code: int) -> None:
     after = STUDY_COMMANDS[wish.verb][2]
     if code:
-        print(
-            f"next: mend what failed, then give the same command again; it goes on in {wish.run}"
-        )
+        print(f"next: mend what failed, then give the same command again; it goes on in {wish.run}")
     elif after == "open":
         print(f"next: open {wish.run / '07-report' / 'index.html'}")
     else:

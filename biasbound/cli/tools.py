@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import json
-import sys
 from pathlib import Path
 from typing import Any
+
+from biasbound.registry import imported
 
 __all__ = ["add_parsers"]
 
@@ -26,39 +25,19 @@ def _add_diagnose(commands: Any) -> None:
         epilog="example: biasbound diagnose my_package.model:make_denoiser --data test.h5 --out diagnosis",
     )
     diagnose.add_argument(
-        "what",
-        metavar="WHAT",
-        help="an emulator's folder, or package.module:factory of your own denoiser",
+        "what", metavar="WHAT", help="an emulator's folder, or package.module:factory of your own denoiser"
     )
+    diagnose.add_argument("--data", type=Path, required=True, metavar="FILE", help="trajectories to measure on")
     diagnose.add_argument(
-        "--data", type=Path, required=True, metavar="FILE", help="trajectories to measure on"
+        "--schedule", type=Path, metavar="FILE", help="the schedule in use (an emulator has its own)"
     )
-    diagnose.add_argument(
-        "--schedule",
-        type=Path,
-        metavar="FILE",
-        help="the schedule in use (an emulator has its own)",
-    )
-    diagnose.add_argument(
-        "--tau", type=float, default=1.05, help="bound on the biases (default 1.05)"
-    )
+    diagnose.add_argument("--tau", type=float, default=1.05, help="bound on the biases (default 1.05)")
     diagnose.add_argument("--levels", type=int, default=24, help="of the grid (default 24)")
-    diagnose.add_argument(
-        "--sigma-min", type=float, default=1e-3, help="its lowest level (default 0.001)"
-    )
-    diagnose.add_argument(
-        "--pairs", type=int, default=128, help="pairs to measure on (default 128)"
-    )
-    diagnose.add_argument("--draws", type=int, default=2, help="noise draws a bias (default 2)")
-    diagnose.add_argument(
-        "--raw", action="store_true", help="your denoiser takes data as they are, not normalised"
-    )
-    diagnose.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="write diagnosis.json, ladder.json and a picture",
-    )
+    diagnose.add_argument("--sigma-min", type=float, default=1e-3, help="its lowest level (default 0.001)")
+    diagnose.add_argument("--pairs", type=int, default=128, help="pairs to measure on (default 128)")
+    diagnose.add_argument("--draws", type=int, default=2, help="noise draws per bias (default 2)")
+    diagnose.add_argument("--raw", action="store_true", help="your denoiser takes data as they are, not normalised")
+    diagnose.add_argument("--out", type=Path, metavar="FOLDER", help="write diagnosis.json, ladder.json and a picture")
     _add_stride(diagnose)
     diagnose.set_defaults(run=_diagnose)
 
@@ -72,9 +51,7 @@ def _add_predict(commands: Any) -> None:
     predict.add_argument("emulator", type=Path, metavar="EMULATOR")
     predict.add_argument("--data", type=Path, required=True, metavar="FILE")
     predict.add_argument("--out", type=Path, required=True, metavar="NPY")
-    predict.add_argument(
-        "--steps", type=int, help="frames to predict (default: as many as the file has)"
-    )
+    predict.add_argument("--steps", type=int, help="frames to predict (default: as many as the file has)")
     predict.add_argument("--trajectories", type=int, help="how many (default: all)")
     predict.add_argument("--members", type=int, default=1)
     predict.add_argument("--seed", type=int, default=0)
@@ -89,51 +66,37 @@ def _add_score(commands: Any) -> None:
         help="score a rollout that any code wrote as .npy",
         epilog="example: biasbound score prediction.npy --truth test.h5 --name my-model --out rows.jsonl",
     )
-    score.add_argument(
-        "prediction", type=Path, metavar="NPY", help="(S, K, C, *N) or (M, S, K, C, *N)"
-    )
-    score.add_argument(
-        "--truth", type=Path, required=True, metavar="FILE", help="trajectories with frame 0"
-    )
-    score.add_argument(
-        "--train", type=Path, metavar="FILE", help="training data, for normalised errors"
-    )
+    score.add_argument("prediction", type=Path, metavar="NPY", help="(S, K, C, *N) or (M, S, K, C, *N)")
+    score.add_argument("--truth", type=Path, required=True, metavar="FILE", help="trajectories with frame 0")
+    score.add_argument("--train", type=Path, metavar="FILE", help="training data, for normalised errors")
     score.add_argument("--name", default="model", help="the method's name in the rows")
-    score.add_argument(
-        "--initial", action="store_true", help="the prediction holds frame 0 as well"
-    )
+    score.add_argument("--initial", action="store_true", help="the prediction holds frame 0 as well")
     score.add_argument("--out", type=Path, metavar="JSONL", help="write the rows here")
     _add_stride(score)
     score.set_defaults(run=_score)
 
 
 def _add_stride(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--time", type=int, default=1, metavar="N", help="use every N-th frame of the data"
-    )
-    parser.add_argument(
-        "--space", type=int, default=1, metavar="N", help="use every N-th grid point"
-    )
+    parser.add_argument("--stride-time", type=int, default=1, metavar="N", help="use every N-th frame of the data")
+    parser.add_argument("--stride-space", type=int, default=1, metavar="N", help="use every N-th grid point")
 
 
 def _data(given: argparse.Namespace) -> Any:
     from biasbound.data.formats import load
 
-    return load(given.data).stride(time=given.time, space=given.space)
+    return load(given.data).stride(time=given.stride_time, space=given.stride_space)
 
 
 def _diagnose(given: argparse.Namespace) -> None:
+    from biasbound.core.diagnose import diagnose, require_stable
+    from biasbound.core.options import SearchOptions
     from biasbound.core.schedule import Schedule
-    from biasbound.train.diagnose import diagnose
-    from biasbound.train.options import SearchOptions
 
-    options = SearchOptions(
-        tau=given.tau, levels=given.levels, sigma_min=given.sigma_min, draws=given.draws
-    )
-    denoiser, x, y, schedule, transition = _subject(given)
+    options = SearchOptions(tau=given.tau, levels=given.levels, sigma_min=given.sigma_min, draws=given.draws)
+    denoiser, x, y, own = _subject(given)
     if given.schedule is not None:
-        schedule = Schedule.load(given.schedule)
-    found = diagnose(denoiser, x, y, options, schedule, transition=transition)
+        own["schedule"] = Schedule.load(given.schedule)
+    found = diagnose(denoiser, x, y, options, **own)
     print(f"{given.what} on {len(x)} pairs of {given.data}, τ = {given.tau}")
     print(f"{'sigma':>10} {'clean error':>12} {'own bias':>18}")
     for sigma, level in found.levels.items():
@@ -143,8 +106,6 @@ def _diagnose(given: argparse.Namespace) -> None:
     _along("the recommended ladder", found.ladder, found.along_ladder, given.tau)
     if given.out is not None:
         _keep(given.out, found)
-    from biasbound.train.diagnose import require_stable
-
     require_stable(found)
 
 
@@ -152,10 +113,7 @@ def _along(name: str, schedule: Any, rows: Any, tau: float) -> None:
     if schedule is None:
         return
     forced = len(schedule.meta.get("forced", []))
-    print(
-        f"{name}: {len(schedule)} levels"
-        + (f", {forced} of its steps forced beyond τ" if forced else "")
-    )
+    print(f"{name}: {len(schedule)} levels" + (f", {forced} of its steps forced beyond τ" if forced else ""))
     print(f"{'sigma':>10} {'two-step bias':>18} {'REB':>18}")
     for row in rows:
         two = "" if row.two_step is None else str(row.two_step)
@@ -163,77 +121,60 @@ def _along(name: str, schedule: Any, rows: Any, tau: float) -> None:
         print(f"{row.sigma:10.4g} {two:>18} {row.reb!s:>18}  {mark}")
 
 
-def _subject(given: argparse.Namespace) -> tuple[Any, Any, Any, Any, Any]:
-    """(denoiser, x, y, its schedule, its transition) in the denoiser's units."""
-    from biasbound.core.denoise import NetDenoiser
-    from biasbound.models.emulator import Normalisation, load
+def _subject(given: argparse.Namespace) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """(denoiser, x, y, how its chain goes) in the denoiser's units."""
+    from biasbound.models.diffusion import chain_of
+    from biasbound.models.emulator import load
+    from biasbound.models.normalise import Normalisation
+    from biasbound.models.task import Forecast
     from biasbound.study.stages.material import spread
     from biasbound.study.stages.rollout import require_fit
 
     data = _data(given)
     if Path(given.what).is_dir():
         emulator = load(given.what)
-        if not isinstance(emulator.model, NetDenoiser):
-            raise ValueError(
-                f"{given.what} is a {emulator.kind} emulator: only diffusion has a chain to diagnose"
-            )
+        chain = chain_of(emulator.model)
+        if chain is None:
+            raise ValueError(f"{given.what} has no chain to diagnose: only a diffusion emulator has one")
         require_fit(emulator, data)
-        batch = spread(data.condition_on(*emulator.conditions).pairs(), given.pairs)
-        means, planes = emulator.normalisation, batch.conditions
+        means, task = emulator.normalisation, chain.frame.task
+        batch = spread(data.condition_on(*emulator.conditions).windows(task.window()), given.pairs)
         frames = means.encode(batch.frames, 2)
-        told = means.conditions(planes if planes.shape[1] else None, frames[:, 0])
-        return emulator.model, *_pair(frames, told), emulator.schedule, emulator.transition
-    denoiser = _imported(given.what)
-    batch = spread(data.pairs(), given.pairs)
-    if given.raw:
-        return denoiser, batch.x, batch.y, None, "renoise"
-    known = data.statistics
-    frames = Normalisation(tuple(known.mean.tolist()), tuple(known.std.tolist())).encode(
-        batch.frames, 2
-    )
-    return denoiser, *_pair(frames, None), None, "renoise"
-
-
-def _pair(frames: Any, planes: Any) -> tuple[Any, Any]:
-    from biasbound.models.losses import informed
-
-    return informed(frames[:, 0], planes), frames[:, 1]
+        x, y = task.given(frames, means.planes(batch.conditions, frames)), task.wanted(frames)[0]
+        own = {"schedule": chain.schedule, "transition": chain.transition, "start": chain.rule.start}
+        return chain, x, y, own
+    denoiser, task = _imported(given.what), Forecast()
+    batch = spread(data.windows(task.window()), given.pairs)
+    frames = batch.frames
+    if not given.raw:
+        known = data.statistics
+        frames = Normalisation(tuple(known.mean.tolist()), tuple(known.std.tolist())).encode(frames, 2)
+    return denoiser, task.given(frames, batch.conditions), task.wanted(frames)[0], {}
 
 
 def _imported(name: str) -> Any:
     """What `package.module:factory` returns, modules beside the current folder included."""
-    module, sign, factory = name.partition(":")
-    if not sign:
+    if ":" not in name:
         raise ValueError(f"{name} is neither an emulator's folder nor package.module:factory")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        make = getattr(importlib.import_module(module), factory)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise ValueError(f"cannot import {name}: {error}") from error
-    finally:
-        sys.path.pop(0)
+    make = imported(name)
     if not callable(make):
         raise ValueError(f"{name} is not a function that returns a denoiser")
     try:
         denoiser = make()
     except TypeError as error:
-        raise ValueError(
-            f"{name} must take no arguments and return a denoiser: {error}"
-        ) from error
+        raise ValueError(f"{name} must take no arguments and return a denoiser: {error}") from error
     if not callable(denoiser):
-        raise ValueError(
-            f"{name} returned {type(denoiser).__name__}, not a denoiser (y_t, x, sigma) → estimate"
-        )
+        raise ValueError(f"{name} returned {type(denoiser).__name__}, not a denoiser (y_t, x, sigma) → estimate")
     return denoiser
 
 
 def _keep(folder: Path, found: Any) -> None:
-    from biasbound._io import write_text
+    from biasbound._io import write_json
     from biasbound.report.diagnosis import diagnosis_figure
     from biasbound.report.figures import save_figure
 
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "diagnosis.json", json.dumps(found.as_dict(), indent=1) + "\n")
+    write_json(folder / "diagnosis.json", found.as_dict())
     written = [folder / "diagnosis.json"]
     if found.ladder is not None:
         found.ladder.save(folder / "ladder.json")
@@ -245,52 +186,38 @@ def _keep(folder: Path, found: Any) -> None:
 
 
 def _predict(given: argparse.Namespace) -> None:
-    import numpy as np
-
-    from biasbound._io import replacing
     from biasbound.models.emulator import load
     from biasbound.study.config import RolloutConfig
-    from biasbound.study.stages.rollout import roll
+    from biasbound.study.stages.rollout import roll, save_array
 
-    options = RolloutConfig(
-        trajectories=given.trajectories, steps=given.steps, members=given.members, seed=given.seed
-    )
+    options = RolloutConfig(trajectories=given.trajectories, steps=given.steps, members=given.members, seed=given.seed)
     states, broken = roll(load(given.emulator), _data(given), options)
-    with replacing(given.out, given.force) as temporary, temporary.open("wb") as file:
-        np.save(file, states, allow_pickle=False)
+    save_array(given.out, states, given.force)
     lost = int((broken > 0).sum())
-    print(
-        f"{given.out}: {' × '.join(map(str, states.shape))} (members, trajectories, frames, channels, grid) written"
-    )
+    print(f"{given.out}: {' × '.join(map(str, states.shape))} (members, trajectories, frames, channels, grid) written")
     if lost:
-        print(
-            f"{lost} trajectories became non-finite, the first at step {int(broken[broken > 0].min())}"
-        )
-    strides = [f" --{n} {v}" for n in ("time", "space") if (v := getattr(given, n)) != 1]
+        print(f"{lost} trajectories became non-finite, the first at step {int(broken[broken > 0].min())}")
+    strides = [f" --stride-{n} {v}" for n in ("time", "space") if (v := getattr(given, f"stride_{n}")) != 1]
     print(f"next: biasbound score {given.out} --truth {given.data}{''.join(strides)}")
 
 
 def _score(given: argparse.Namespace) -> None:
-    from biasbound.metrics.rows import write_rows
-    from biasbound.metrics.score import score_file
+    from biasbound.data.formats import load
+    from biasbound.metrics.files import open_scene
+    from biasbound.metrics.rows import About, write_rows
+    from biasbound.metrics.score import score
     from biasbound.report.tables import demo_table
 
-    rows = score_file(
-        given.prediction,
-        given.truth,
-        method=given.name,
-        train=given.train,
-        initial=given.initial,
-        time=given.time,
-        space=given.space,
-    )
+    stride = {"time": given.time, "space": given.space}
+    truth = load(given.truth).stride(**stride)
+    train = None if given.train is None else load(given.train).stride(**stride)
+    scene = open_scene(given.prediction, truth, train=train, initial=given.initial)
+    rows = score(scene, About(truth.layout.name, given.name))
     print(demo_table(rows).text())
     for row in rows:
         step = "" if row.step is None else f" at step {row.step}"
         value = "not finite" if row.value is None else f"{row.value:.6g}"
-        interval = (
-            "" if row.low is None or row.high is None else f"  ({row.low:.4g} … {row.high:.4g})"
-        )
+        interval = "" if row.low is None or row.high is None else f"  ({row.low:.4g} … {row.high:.4g})"
         print(f"{row.metric + step:<28} {value}{interval}")
     if given.out is not None:
         write_rows(given.out, rows)

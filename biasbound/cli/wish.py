@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,17 +17,14 @@ __all__ = ["STUDY_COMMANDS", "Wish", "cores", "wish_of"]
 # verb: (last stage, what it does, next command)
 STUDY_COMMANDS = {
     "run": ("report", "a whole study: data, search, trainings, rollouts, scores, report", "open"),
-    "search": (
-        "search",
-        "find the noise schedule: explore the thresholds, then the greedy ladder",
-        "train",
-    ),
+    "search": ("search", "find the noise schedule: explore the thresholds, then the greedy ladder", "train"),
     "train": ("train", "train methods at the study's budget", "evaluate"),
     "finetune": ("finetune", "Proxy Unrolled Training of trained methods", "evaluate"),
     "rollout": ("rollout", "roll emulators out over the test split", "evaluate"),
     "evaluate": ("evaluate", "score emulators on the test split, and print the table", "report"),
     "report": ("report", "tables, figures and the page of a run", "open"),
 }
+IMPORTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 EXAMPLES = {
     "run": "biasbound run --preset ks-demo",
     "search": "biasbound search runs/mine --preset ks-demo --method adaptive-v --search.tau 1.03",
@@ -45,7 +43,7 @@ class Wish:
     verb: str
     run: Path
     config: Config
-    methods: tuple[str, ...]
+    methods: tuple[str, ...]  # labels
     manner: dict[str, Any]
     redo: bool
     dry: bool
@@ -66,29 +64,41 @@ def wish_of(verb: str, argv: list[str]) -> Wish:
         base = Path(folder) / "config.yaml"
     if base is None and not {"--config", "-h", "--help"} & {a.partition("=")[0] for a in argv}:
         found = "no run folder is given" if folder is None else f"{folder} is not a run folder"
-        raise ValueError(
-            f"{found}: name one, or start from --preset ({', '.join(presets())}) or --config FILE"
-        )
+        raise ValueError(f"{found}: name one, or start from --preset ({', '.join(presets())}) or --config FILE")
+    _allow(argv)
     parser = _parser(verb, base)
     shown = "--print_config" in argv
     given = parser.parse_args([a for a in _lists(argv) if a != "--print_config"])
     config = made(parser, given)
-    methods = tuple(given.method) or config.methods
-    if verb == "finetune":
-        methods = _finetuned(tuple(given.method), config)
+    chosen = _chosen(verb, tuple(given.method), config)
     out = Path(given.run or f"runs/{preset or config.data.dataset}")
-    config = _joined(config, methods, out)
+    config, methods = _joined(config, chosen, out)
     manner = {"jobs": given.jobs, "threads": given.threads, "device": given.device}
     flags = given.redo, given.dry_run, shown
     source = f"preset {preset}" if preset else str(given.config[0] if given.config else base)
     return Wish(verb, out, config, methods, manner, *flags, tuple(given.figure), source)
 
 
-def _finetuned(given: Sequence[str], config: Config) -> tuple[str, ...]:
-    """The fine-tuned twins of the methods that are named, or those that the study has."""
+def _allow(argv: Sequence[str]) -> None:
+    """Names `package.module:name` may be imported where the user typed them: here, or in a config of their own."""
+    from biasbound.registry import allow
+
+    named = [Path(argv[i + 1]) for i, a in enumerate(argv[:-1]) if a == "--config"]
+    named += [Path(a.partition("=")[2]) for a in argv if a.startswith("--config=")]
+    texts = [*argv, *(path.read_text(encoding="utf-8") for path in named if path.is_file())]
+    allow(name for text in texts for name in IMPORTED.findall(text))
+
+
+def _chosen(verb: str, given: Sequence[str], config: Config) -> tuple[Any, ...]:
+    """The methods that are meant: those that are named, or all; for `finetune` the fine-tuned ones."""
+    if verb != "finetune":
+        return tuple(given) or config.methods
+    from biasbound.models.method import method
+
     if given:
-        return tuple(m if m.endswith("-proxy") else f"{m}-proxy" for m in given)
-    found = tuple(m for m in config.methods if m.endswith("-proxy"))
+        made = [method(label) for label in given]
+        return tuple(m.label if m.finetune else replace(m, finetune="proxy").label for m in made)
+    found = tuple(told for told in config.methods if method(told).finetune)
     if not found:
         raise ValueError(
             "no method of this study is fine-tuned: name one to fine-tune with --method, as in --method adaptive-v"
@@ -96,14 +106,18 @@ def _finetuned(given: Sequence[str], config: Config) -> tuple[str, ...]:
     return found
 
 
-def _joined(config: Config, methods: Sequence[str], out: Path) -> Config:
-    """The config with all methods and seeds that the run has had, so that none drops out of its results."""
+def _joined(config: Config, chosen: Sequence[Any], out: Path) -> tuple[Config, tuple[str, ...]]:
+    """The config with all methods and seeds that the run has had, so that none drops out; and the labels chosen."""
+    from biasbound.models.method import method
+
     saved = read_config(out / "config.yaml") if (out / "run.json").exists() else config
-    return replace(
-        config,
-        methods=tuple(dict.fromkeys((*saved.methods, *config.methods, *methods))),
-        seeds=tuple(dict.fromkeys((*saved.seeds, *config.seeds))),
-    )
+    told: dict[str, Any] = {}
+    for one in (*saved.methods, *config.methods, *chosen):
+        made = method(one)  # a label is kept in its canonical form
+        told.setdefault(made.label, made.label if isinstance(one, str) and not made.file else one)
+    seeds = tuple(dict.fromkeys((*saved.seeds, *config.seeds)))
+    labels = tuple(dict.fromkeys(method(one).label for one in chosen))
+    return replace(config, methods=tuple(told.values()), seeds=seeds), labels
 
 
 def _value(argv: Sequence[str], option: str) -> str | None:
@@ -116,55 +130,40 @@ def _value(argv: Sequence[str], option: str) -> str | None:
 
 
 def _lists(argv: list[str]) -> list[str]:
-    """`--methods a,b` and `--seeds 0,1` without the brackets of YAML; `--tau` is that of the search."""
+    """`--methods a,b` and `--seeds=0,1` without the brackets of YAML; `--tau` is that of the search."""
     told = [f"--search{a[1:].replace('-', '.', 1)}" if a.startswith("--tau") else a for a in argv]
     lists = ("--methods", "--seeds", "--evaluate.steps", "--method", "--figure")
-    for i, argument in enumerate(told[:-1]):
-        if argument in lists and not told[i + 1].startswith("["):
+    for i, argument in enumerate(told):
+        option, sign, value = argument.partition("=")
+        if option in lists and sign and not value.startswith("["):
+            told[i] = f"{option}=[{value}]"
+        elif argument in lists and i + 1 < len(told) and not told[i + 1].startswith("["):
             told[i + 1] = f"[{told[i + 1]}]"
     return told
 
 
 def _parser(verb: str, base: Path | None) -> ConfigParser:
     _, what, _ = STUDY_COMMANDS[verb]
-    parser = config_parser(
-        f"biasbound {verb}", f"{what[0].upper()}{what[1:]}.", f"example: {EXAMPLES[verb]}", base
-    )
-    parser.add_argument(
-        "run", nargs="?", metavar="RUN", help="the run's folder (default runs/PRESET)"
-    )
+    parser = config_parser(f"biasbound {verb}", f"{what[0].upper()}{what[1:]}.", f"example: {EXAMPLES[verb]}", base)
+    parser.add_argument("run", nargs="?", metavar="RUN", help="the run's folder (default runs/PRESET)")
     parser.add_argument("--preset", help=f"a study to start from: {', '.join(presets())}")
     parser.add_argument(
         "--method",
         type=list[str],
         default=[],
         metavar="LABELS",
-        help="only these, instead of all of `methods`",
+        help="only these methods of the study, as in adaptive-v,direct (labels as in --methods)",
     )
-    parser.add_argument(
-        "--jobs", type=int, default=cores(), help="trainings side by side (default: cores)"
-    )
+    parser.add_argument("--jobs", type=int, default=cores(), help="trainings side by side (default: cores)")
     parser.add_argument("--threads", type=int, default=1, help="of each training (default 1)")
+    parser.add_argument("--device", default="cpu", help="where networks compute (cpu, cuda, cuda:1)")
+    parser.add_argument("--redo", action="store_true", help="make again what changed settings made stale")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and its cost")
     parser.add_argument(
-        "--device", default="cpu", help="where networks compute (cpu, cuda, cuda:1)"
-    )
-    parser.add_argument(
-        "--redo", action="store_true", help="make again what changed settings made stale"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, and its cost"
-    )
-    parser.add_argument(
-        "--figure",
-        type=list[str],
-        default=[],
-        metavar="NAMES",
-        help="of the report, only these figures",
+        "--figure", type=list[str], default=[], metavar="NAMES", help="of the report, only these figures"
     )
     return parser
 
 
 def cores() -> int:
-    return (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,56 +1,40 @@
 r"""Denoisers.
 
 A denoiser is any callable `denoiser(y_t, x, sigma) -> y_est`: from a noisy target y_t at level σ and the condition
-x it estimates the clean target y. The wrappers here turn a network `net(z_t, x, log_snr) -> output` into one. The
+x it estimates the clean target y. `NetDenoiser` turns a network `net(z_t, x, log_snr) -> output` into one. The
 network is told the log-SNR, never a step index, so any level can be asked of any checkpoint.
 
-With a = √ᾱ and s = σ, and ε the noise in z_t = a z + s ε:
+With a = √ᾱ and s = σ, and ε the noise in z_t = a z + s ε, the paper's three predictions are points of one family:
 
-    prediction   the network learns    its estimate of z
-    ε            ε                     (z_t − s·output)/a
-    x₀           z                     output
-    v            a ε − s z             a z_t − s·output
+    prediction   the network learns    its estimate of z      c of `Scaled`
+    ε            ε                     (z_t − s·output)/a     ∞
+    v            a ε − s z             a z_t − s·output       1
+    x₀           z                     output                 0
 
-**Residual target.** With `residual=r` the network works on the scaled increment z = (y − x)/r, whose spread is near
-one when r is the standard deviation of y − x. Noise is still added to y; the wrapper changes variables,
-
-    z_t = (y_t − √ᾱ x)/q,    a = √ᾱ r/q,    s = σ/q,    q = √(ᾱ r² + σ²),
-
-which is exactly a noised increment (a² + s² = 1) at the lower log-SNR + 2 log r. So the contract, the levels and all
-errors stay in the units of y, and ladders for plain and residual targets can be compared level by level.
+z is y itself or a scaled increment: see `core.target`.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from biasbound.core.noise import Condition, Sigma, State, coefficients, log_snr
+from biasbound.core.target import PLAIN, Coefficient, Target
+from biasbound.registry import find, home
 
-__all__ = [
-    "PREDICTIONS",
-    "Denoiser",
-    "EpsDenoiser",
-    "NetDenoiser",
-    "Network",
-    "NonFiniteError",
-    "VDenoiser",
-    "X0Denoiser",
-    "ask",
-]
-
-Coefficient = float | Tensor
+__all__ = ["PREDICTIONS", "Denoiser", "NetDenoiser", "Network", "NonFiniteError", "Prediction", "Scaled", "ask"]
 
 
 @runtime_checkable
 class Denoiser(Protocol):
-    """y_est = denoiser(y_t, x, σ), with σ a float or one level a sample."""
+    """y_est = denoiser(y_t, x, σ), with σ a float or one level per sample."""
 
     def __call__(self, y_t: State, x: Condition, sigma: Sigma) -> State: ...
 
@@ -66,9 +50,7 @@ class NonFiniteError(FloatingPointError):
     """A denoiser returned NaN or infinity."""
 
 
-def ask(
-    denoiser: Denoiser, y_t: State, x: Condition, sigma: Sigma, *, allow_nonfinite: bool = False
-) -> State:
+def ask(denoiser: Denoiser, y_t: State, x: Condition, sigma: Sigma, *, allow_nonfinite: bool = False) -> State:
     """Call a denoiser and hold it to its contract: the shape of y_t, and finite values.
 
     A wrong shape would broadcast and a NaN would average, both into numbers that look like results.
@@ -82,32 +64,17 @@ def ask(
     if not allow_nonfinite and not bool(y_est.isfinite().all()):
         bad = int((~y_est.isfinite()).flatten(1).any(1).sum())
         where = f"σ = {sigma:.6g}" if isinstance(sigma, float) else "mixed levels"
-        raise NonFiniteError(
-            f"the denoiser returned NaN or infinity at {where} for {bad} of {len(y_est)} samples"
-        )
+        raise NonFiniteError(f"the denoiser returned NaN or infinity at {where} for {bad} of {len(y_est)} samples")
     return y_est
 
 
-class NetDenoiser(nn.Module, ABC):
-    """A network as a denoiser; subclasses say what it predicts.
+class Prediction(ABC):
+    """What a network predicts of z_t = a z + s ε, and what it is shown of z_t."""
 
-    `residual`: None for the plain target, or the scale r of the increment y − x, one number or one a channel.
-    The state is the first C channels of x; further ones (Mach number, mask) only inform the network.
-    """
-
-    def __init__(
-        self,
-        net: Network,
-        residual: float | Sequence[float] | None = None,
-    ) -> None:
-        super().__init__()
-        self.net = net
-        scale = (
-            () if residual is None else residual if isinstance(residual, Sequence) else (residual,)
-        )
-        if not all(r > 0 and math.isfinite(r) for r in scale):
-            raise ValueError(f"the residual scale must be positive and finite, got {residual}")
-        self.residual = tuple(float(r) for r in scale)
+    title: str
+    start: Literal["sigma", "error"] = "sigma"
+    """the rule for σ_0 that suits it: the lowest stable level, or the level of least error, where every level is
+    stable and the lowest says nothing"""
 
     @abstractmethod
     def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
@@ -115,78 +82,107 @@ class NetDenoiser(nn.Module, ABC):
 
     @abstractmethod
     def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
-        """What the network should output for z_t = a z + s ε."""
+        """The right output."""
+
+    def shown(self, z_t: State, a: Coefficient, s: Coefficient) -> State:
+        """What the network sees of z_t."""
+        return z_t
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return self.title
+
+
+@dataclass(frozen=True)
+class Scaled(Prediction):
+    """The family over a scale c, in the network's units; σ̃ = s/a.
+
+        z_est = w z_t/a − o F(g z_t),    w = c²/(c² + σ̃²),    o = √((1 − w)² + w²σ̃²),    g = c_g/√(c_g² + σ̃²)
+
+    Below σ̃ ≈ c the network removes noise, above it predicts z from x alone, as a direct network does. w is the optimal
+    weight of a measurement with noise σ̃ beside a guess with error c. The gate g keeps noise out of the network where
+    it says nothing. ε-prediction is c = ∞, v-prediction c = 1 and x₀-prediction c = 0, all without a gate.
+    """
+
+    title: str
+    c: float
+    gate: float = math.inf  # c_g
+    sign: float = 1.0  # of the output: −1 for x₀-prediction, whose network learns z and not −z
+    start: Literal["sigma", "error"] = "sigma"
+
+    def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
+        w, _, o = self.parts(a, s)
+        return w / a * z_t - self.sign * o * output
+
+    def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
+        w, rest, o = self.parts(a, s)
+        return self.sign / o * (w * s / a * eps - rest * z)
+
+    def shown(self, z_t: State, a: Coefficient, s: Coefficient) -> State:
+        return z_t if self.gate == math.inf else z_t / (1 + (s / (a * self.gate)) ** 2) ** 0.5
+
+    def parts(self, a: Coefficient, s: Coefficient) -> tuple[Coefficient, Coefficient, Coefficient]:
+        """(w, 1 − w, o), without loss of digits at either end, c = ∞ and c = 0."""
+        noise, signal = (s**2, (self.c * a) ** 2) if self.c < 1 else ((s / (a * self.c)) ** 2, 1.0)
+        w, rest = signal / (signal + noise), noise / (signal + noise)
+        return w, rest, (rest**2 + (w * s / a) ** 2) ** 0.5
+
+
+# ε is the paper's; its error is multiplied by σ/√ᾱ: large at the top, small at the bottom. The scale of "scaled" is found
+# with the ladder (`NetDenoiser.rescale`).
+PREDICTIONS: dict[str, Prediction] = home(
+    "predictions",
+    {
+        "eps": Scaled("ε-prediction", math.inf),
+        "x0": Scaled("x0-prediction", 0.0, sign=-1.0, start="error"),
+        "v": Scaled("v-prediction", 1.0),
+        "scaled": Scaled("scaled prediction", 1.0, gate=1.0, start="error"),
+    },
+)
+
+
+class NetDenoiser(nn.Module):
+    """A network as a denoiser: `prediction` names what it predicts, `target` in which variables.
+
+    A training loss compares `output(y_t, x, σ)` with `objective(y, x, σ, ε)`.
+    """
+
+    def __init__(self, net: Network | nn.Module, prediction: str = "eps", target: Target = PLAIN) -> None:
+        super().__init__()
+        self.net: Any = net
+        self.prediction, self.rule = prediction, find(PREDICTIONS, prediction)
+        self.target = target
+
+    def rescale(self, c: float) -> None:
+        """Set the scale c of a prediction that has one to find."""
+        if not (isinstance(self.rule, Scaled) and 0 < c < math.inf):
+            raise ValueError(f"{self.prediction}-prediction has no scale c = {c}: it must be positive and finite")
+        self.rule = replace(self.rule, c=c)
 
     def forward(self, y_t: State, x: Condition, sigma: Sigma) -> State:
         """y_est."""
-        return self.answer(self.prediction(y_t, x, sigma), y_t, x, sigma)
+        return self.estimate(self.output(y_t, x, sigma), y_t, x, sigma)
 
-    def answer(self, output: State, y_t: State, x: Condition, sigma: Sigma) -> State:
-        """y_est from what `prediction` returned, for a loss that needs both."""
+    def estimate(self, output: State, y_t: State, x: Condition, sigma: Sigma) -> State:
+        """y_est from what `output` returned, for a loss that needs both."""
         z_t, a, s = self._enter(y_t, x, sigma)
-        z = self.estimate(output, z_t, a, s)
-        return x[:, : y_t.shape[1]] + self._scale(y_t) * z if self.residual else z
+        return self.target.decode(self.rule.estimate(output, z_t, a, s), x)
 
-    def prediction(self, y_t: State, x: Condition, sigma: Sigma) -> State:
-        """The raw network output, to be compared with `target` in a training loss."""
-        return self._output(self._enter(y_t, x, sigma)[0], x, sigma)
-
-    def target(self, y: State, x: Condition, sigma: Sigma, eps: State) -> State:
-        """The right output for y_t = √ᾱ y + σ ε: a network is trained on ‖prediction − target‖²."""
-        _, a, s = self._enter(y, x, sigma)
-        z = (y - x[:, : y.shape[1]]) / self._scale(y) if self.residual else y
-        return self.objective(z, eps, a, s)
-
-    def _output(self, z_t: State, x: Condition, sigma: Sigma) -> State:
+    def output(self, y_t: State, x: Condition, sigma: Sigma) -> State:
+        """The raw network output."""
+        z_t, a, s = self._enter(y_t, x, sigma)
         level = torch.as_tensor(sigma, dtype=torch.float64).expand(len(z_t))
-        shift = sum(2 * math.log(r) for r in self.residual) / max(len(self.residual), 1)
-        return self.net(z_t, x, (log_snr(level) + shift).to(z_t))
+        return self.call(self.rule.shown(z_t, a, s), x, (log_snr(level) + self.target.shift).to(z_t))
 
-    def _enter(
-        self, y_t: State, x: Condition, sigma: Sigma
-    ) -> tuple[State, Coefficient, Coefficient]:
-        """(z_t, a, s): the noisy target in the network's variables."""
-        a, s = coefficients(sigma, y_t)
-        if not self.residual:
-            return y_t, a, s
-        r = self._scale(y_t)
-        q = ((a * r) ** 2 + s**2) ** 0.5
-        return (y_t - a * x[:, : y_t.shape[1]]) / q, a * r / q, s / q
+    def objective(self, y: State, x: Condition, sigma: Sigma, eps: State) -> State:
+        """The right output for y_t = √ᾱ y + σ ε."""
+        _, a, s = self._enter(y, x, sigma)
+        return self.rule.objective(self.target.encode(y, x), eps, a, s)
 
-    def _scale(self, y: State) -> Coefficient:
-        if len(self.residual) == 1:
-            return self.residual[0]
-        return y.new_tensor(self.residual).reshape(-1, *[1] * (y.ndim - 2))
-
-
-class EpsDenoiser(NetDenoiser):
-    """ε-prediction, the paper's choice. Its error is multiplied by σ/√ᾱ: large at the top, small at the bottom."""
-
-    def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
-        return (z_t - s * output) / a
-
-    def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
-        return eps
-
-
-class X0Denoiser(NetDenoiser):
-    """x₀-prediction: the network's output is the estimate."""
-
-    def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
+    def call(self, z_t: State, x: Condition, log_snr: Float[Tensor, " B"]) -> State:
+        """Ask the network."""
+        output: State = self.net(z_t, x, log_snr)
         return output
 
-    def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
-        return z
-
-
-class VDenoiser(NetDenoiser):
-    """v-prediction, v = √ᾱ ε − σ z: like x₀ at the top, like ε at the bottom."""
-
-    def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
-        return a * z_t - s * output
-
-    def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
-        return a * eps - s * z
-
-
-PREDICTIONS: dict[str, type[NetDenoiser]] = {"eps": EpsDenoiser, "x0": X0Denoiser, "v": VDenoiser}
+    def _enter(self, y_t: State, x: Condition, sigma: Sigma) -> tuple[State, Coefficient, Coefficient]:
+        return self.target.enter(y_t, x, *coefficients(sigma, y_t))

@@ -1,4 +1,4 @@
-"""Noise levels, the forward process, and where random numbers come from."""
+"""Noise levels, the forward process and the sources of random numbers."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ __all__ = [
 ]
 
 State = Float[Tensor, "B C *N"]  # y: what is emulated
-Condition = Float[
-    Tensor, "B D *N"
-]  # x: the previous state, possibly with more channels (Mach, mask)
+Condition = Float[Tensor, "B D *N"]  # x: the previous state, possibly with more channels (Mach, mask)
 Sigma = float | Float[Tensor, " B"]
 
 Number = TypeVar("Number", float, Tensor)
 
 
 def _in_float64(formula: Callable[[Tensor], Tensor]) -> Callable[[Number], Number]:
-    """Lift a formula on float64 tensors to floats (→ float) and tensors of any precision (→ float64)."""
+    """Lift a formula on float64 tensors to floats and to tensors of any precision.
+
+    A float gives a float, a tensor gives a float64 tensor.
+    """
 
     def lifted(value: Number) -> Number:
         result = formula(torch.as_tensor(value, dtype=torch.float64))
@@ -49,7 +50,7 @@ def _in_float64(formula: Callable[[Tensor], Tensor]) -> Callable[[Number], Numbe
 
 @_in_float64
 def alpha_bar(sigma: Tensor) -> Tensor:
-    """ᾱ = 1 − σ², as (1 − σ)(1 + σ), which keeps its digits when σ → 1."""
+    """ᾱ = 1 − σ², computed as (1 − σ)(1 + σ), which is accurate as σ → 1."""
     return (1 - sigma) * (1 + sigma)
 
 
@@ -72,9 +73,10 @@ def sigma_from_log_snr(log_snr: Tensor) -> Tensor:
 
 
 def coefficients(sigma: Sigma, y: State) -> tuple[float | Tensor, float | Tensor]:
-    """(√ᾱ, σ), computed in float64, ready to multiply a field y of shape (B, C, *N).
+    """(√ᾱ, σ), computed in float64 and shaped to multiply a field y of shape (B, C, *N).
 
-    Refuses a level outside (0, 1): σ = 0 has no noise to remove and σ = 1 no signal to estimate.
+    Raises an error for a level outside (0, 1): σ = 0 leaves no noise to remove, σ = 1 no signal to
+    estimate.
     """
     if isinstance(sigma, Tensor):
         level = sigma.double()
@@ -86,8 +88,8 @@ def coefficients(sigma: Sigma, y: State) -> tuple[float | Tensor, float | Tensor
         a, s = math.sqrt(max(alpha_bar(float(sigma)), 0.0)), float(sigma)
     if not inside:
         raise ValueError(
-            f"a noise level must lie strictly between 0 and 1, got {sigma}; a float32 tensor rounds levels "
-            "close to 1 up to 1, so pass levels as floats or as float64"
+            f"a noise level must lie strictly between 0 and 1, got {sigma}; float32 rounds levels "
+            "close to 1 up to 1, so pass levels as floats or as a float64 tensor"
         )
     return a, s
 
@@ -99,10 +101,10 @@ def renoise(y: State, sigma: Sigma, eps: State) -> State:
 
 
 class ShardGenerator(torch.Generator):
-    """Part `rank` of `world` equal parts of one stream of noise.
+    """Part `rank` of `world` equal parts of one noise stream.
 
-    All ranks draw for the whole batch and keep their own rows, so that a batch divided among processes
-    meets the noise that it would have met in one.
+    Every rank draws the noise of the whole batch and keeps its own rows, so a batch divided among
+    processes gets the same noise as in a single process.
     """
 
     def __new__(cls, rank: int, world: int, seed: int) -> ShardGenerator:  # noqa: PYI034 - beartype wants the name
@@ -114,7 +116,7 @@ class ShardGenerator(torch.Generator):
 
 
 class RowGenerator(torch.Generator):
-    """One stream of noise a row, so that a sample's noise does not hang on what else is in its batch."""
+    """One noise stream per row: the noise of a sample does not depend on the rest of its batch."""
 
     def __new__(cls, seeds: Sequence[int]) -> RowGenerator:  # noqa: PYI034
         return super().__new__(cls)
@@ -123,28 +125,25 @@ class RowGenerator(torch.Generator):
         self.rows = [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
-def _own_rows(
-    sample: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator | None
-) -> Tensor:
-    """A random tensor whose rows are those that this generator stands for."""
+def _own_rows(sample: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
+    """A random tensor with the rows that belong to this generator."""
     if isinstance(generator, RowGenerator):
         if len(generator.rows) != shape[0]:
             raise ValueError(
-                f"{len(generator.rows)} streams of noise cannot serve {shape[0]} rows"
+                f"the generator has {len(generator.rows)} noise streams for {shape[0]} rows; give it one seed per row"
             )
         return torch.cat([sample((1, *shape[1:]), generator=row) for row in generator.rows])
     if isinstance(generator, ShardGenerator):
         rank, rows = generator.rank, shape[0]
-        return sample((rows * generator.world, *shape[1:]), generator=generator)[rank * rows :][
-            :rows
-        ]
+        return sample((rows * generator.world, *shape[1:]), generator=generator)[rank * rows :][:rows]
     return sample(tuple(shape), generator=generator)
 
 
 def draw(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """ε ~ N(0, I) with the shape, dtype and device of `like`.
 
-    Drawn on the generator's own device: a CPU generator gives the same noise to a run on any device.
+    It is drawn on the device of the generator, so a CPU generator gives the same noise on any
+    device.
     """
     device = like.device if generator is None else generator.device
     normal = partial(torch.randn, device=device, dtype=like.dtype)
@@ -152,16 +151,16 @@ def draw(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
 
 def draw_index(
-    high: int,
-    count: int,
-    generator: torch.Generator | None = None,
-    lowest: float | None = None,
+    high: int, count: int, generator: torch.Generator | None = None, lowest: float | None = None
 ) -> Int[Tensor, " B"]:
-    """`count` indices of 0 … high − 1, on the CPU: uniform, or 0 with probability `lowest` and the others alike."""
+    """`count` random indices in 0 … high − 1, on the CPU.
+
+    They are uniform, or 0 with probability `lowest` and otherwise uniform over the rest.
+    """
     if lowest is None or high == 1:
         return _own_rows(partial(torch.randint, high), (count,), generator)
     if not 0 < lowest < 1:
-        raise ValueError(f"the share of the lowest level lies between 0 and 1, got {lowest}")
+        raise ValueError(f"the share of the lowest level must lie in (0, 1), got {lowest}")
     place = _own_rows(partial(torch.rand, dtype=torch.float64), (count,), generator)
     above = 1 + ((place - lowest) / (1 - lowest) * (high - 1)).floor()
     return torch.where(place < lowest, torch.zeros_like(above), above).long().clamp(max=high - 1)

@@ -1,19 +1,19 @@
-r"""The reverse chain, written once, as a generator of its intermediates.
+r"""The reverse chain, as a generator of its intermediate steps.
 
-From ŷ_T the chain asks the denoiser for an estimate, adds the next lower level's noise to it, and so on down to
-level 0, whose estimate is the output (paper Eq. 8):
+From ŷ_T, the chain asks the denoiser for an estimate, adds the noise of the next lower level to
+it, and so on down to level 0, whose estimate is the output (paper Eq. 8):
 
     y_est = denoiser(ŷ_t, x, σ_t),    ŷ_{t−1} = √ᾱ_{t−1} y_est + σ_{t−1} ε′.
 
-The three transitions differ only in ε′, which keeps a share c of the noise that the estimate implies and takes the
-rest fresh:  ε′ = c ε_est + √(1 − c²) ε,  ε_est = (ŷ_t − √ᾱ_t y_est)/σ_t, with
+The three transitions differ only in ε′. It mixes the noise that the estimate implies, ε_est, with
+fresh noise ε:  ε′ = c ε_est + √(1 − c²) ε,  ε_est = (ŷ_t − √ᾱ_t y_est)/σ_t, with
 
-    renoise   c = 0                            the paper's simplified step, the default
+    renoise   c = 0                            the simplified step of the paper (default)
     ddpm      c = √(SNR_t/SNR_{t−1})           the posterior q(y_{t−1} | ŷ_t, y_est)
     ddim      c = 1                            deterministic
 
-Sampling, the proxy estimate and the inference-input errors are readers of this one loop. Gradients flow through it
-under the caller's grad mode.
+Sampling, the proxy estimate and the inference-input errors all use this loop. Whether gradients
+flow through it depends on the caller's grad mode.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -31,7 +32,7 @@ from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, State, coefficients, draw, log_snr, renoise
 from biasbound.core.schedule import Schedule
 
-__all__ = ["Step", "Transition", "denoise_chain", "proxy_estimate", "sample"]
+__all__ = ["Step", "Transition", "denoise_chain", "descend", "proxy_estimate", "sample"]
 
 Transition = Literal["renoise", "ddpm", "ddim"]
 
@@ -56,28 +57,39 @@ def denoise_chain(
     transition: Transition = "renoise",
     allow_nonfinite: bool = False,
 ) -> Iterator[Step]:
-    """From y_t at level `start` (default T) down to level 0; `noise(t)` supplies the ε of level t."""
+    """From y_t at level `start` (default T) down to level 0; `noise(t)` is the ε of level t."""
     if transition not in get_args(Transition):
-        raise ValueError(
-            f"unknown transition {transition!r}; choose from {', '.join(get_args(Transition))}"
-        )
+        raise ValueError(f"unknown transition {transition!r}; choose from {', '.join(get_args(Transition))}")
     for t in range(schedule.top if start is None else start, -1, -1):
         sigma = schedule.level(t)
         y_est = ask(denoiser, y_t, x, sigma, allow_nonfinite=allow_nonfinite)
         yield Step(t, sigma, y_t, y_est)
         if t > 0:
             below = schedule.level(t - 1)
-            kept = _kept_noise(transition, sigma, below)
-            eps = noise(t - 1) if kept < 1 else y_t
-            if kept > 0:
-                a, s = coefficients(sigma, y_t)
-                implied = (y_t - a * y_est) / s
-                eps = kept * implied + math.sqrt(1 - kept**2) * eps if kept < 1 else implied
-            y_t = renoise(y_est, below, eps)
+            y_t = descend(y_t, y_est, sigma, below, partial(noise, t - 1), transition)
+
+
+def descend(
+    y_t: State,
+    y_est: State,
+    sigma: float,
+    below: float,
+    noise: Callable[[], State],
+    transition: Transition = "renoise",
+) -> State:
+    """ŷ at the level `below`, from the input ŷ_t at σ and its estimate; `noise` is asked only where it is needed."""
+    kept = _kept_noise(transition, sigma, below)
+    if kept == 0:
+        return renoise(y_est, below, noise())
+    a, s = coefficients(sigma, y_t)
+    implied = (y_t - a * y_est) / s
+    if kept < 1:
+        implied = kept * implied + math.sqrt(1 - kept**2) * noise()
+    return renoise(y_est, below, implied)
 
 
 def _kept_noise(transition: Transition, sigma: float, sigma_to: float) -> float:
-    """c, the share of the implied noise that a step from σ down to σ_to carries on."""
+    """c, the weight of the implied noise in a step from σ down to σ_to."""
     if transition == "ddpm":
         return math.exp((log_snr(sigma) - log_snr(sigma_to)) / 2)
     return 1.0 if transition == "ddim" else 0.0
@@ -94,10 +106,10 @@ def sample(
     like: State | None = None,
     allow_nonfinite: bool = False,
 ) -> State:
-    """M_θ(x): one emulated step, from `start` or from ŷ_T ~ N(0, I) with the shape of `like`, by default of x.
+    """M_θ(x): one emulated step, from `start` or from ŷ_T ~ N(0, I) with the shape of `like` or x.
 
-    Give `like` where the target has fewer channels than the condition. A non-finite estimate raises
-    `NonFiniteError`; with `allow_nonfinite` it is returned for the samples that it befell.
+    Pass `like` if the target has fewer channels than the condition. A non-finite estimate raises
+    `NonFiniteError`; with `allow_nonfinite` it is returned for the affected samples.
     """
     y_T = draw(x if like is None else like, generator) if start is None else start
     chain = denoise_chain(
@@ -123,10 +135,11 @@ def proxy_estimate(
     detach: bool = False,
     transition: Transition = "renoise",
 ) -> State:
-    """P⁽ⁿ⁾(x, y): the chain's last n transitions, from noised truth ỹ_n down to level 0; n + 1 denoiser calls.
+    """P⁽ⁿ⁾(x, y): the last n transitions of the chain, from the noised truth ỹ_n down to level 0.
 
-    Stands in for the full sample at a fraction of its cost, as far as the chain reaches level n unbiased.
-    Differentiable through all its calls; `detach` cuts the gradient.
+    It takes n + 1 denoiser calls. It replaces the full sample at a fraction of the cost, provided
+    that the chain reaches level n without bias. It is differentiable through all calls; `detach`
+    cuts the gradient.
     """
     with torch.no_grad() if detach else nullcontext():
         chain = denoise_chain(

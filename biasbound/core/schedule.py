@@ -1,4 +1,4 @@
-"""A list of noise levels as a value that can be trusted, saved and shared; and the schedules that people know."""
+"""Noise schedules: a validated value that can be saved and shared, and the standard ones."""
 
 from __future__ import annotations
 
@@ -16,28 +16,19 @@ from torch import Tensor
 
 from biasbound._io import write_text
 from biasbound.core.noise import log_snr, sigma_from_log_snr
+from biasbound.registry import home
 
-__all__ = [
-    "SCHEDULES",
-    "SIGMA_MAX",
-    "Schedule",
-    "cap",
-    "check_levels",
-    "cosine",
-    "linear",
-    "log_uniform",
-    "sigmoid",
-]
+__all__ = ["SCHEDULES", "SIGMA_MAX", "Schedule", "cap", "check_levels", "cosine", "linear", "log_uniform", "sigmoid"]
 
 SIGMA_MAX = 10**-1e-4  # ≈ 0.99977, ᾱ = 4.6e-4: the default top of an exploration grid
 
 
 @dataclass(frozen=True, init=False)
 class Schedule:
-    """Noise levels 0 < σ_0 < … < σ_T < 1 with a note of where they come from.
+    """Noise levels 0 < σ_0 < … < σ_T < 1, with `meta` on where they come from.
 
-    A value: immutable, hashable, equal when the levels are equal. `meta` is any JSON object (method, τ, forced
-    transitions, biases); each access gives a fresh copy.
+    A schedule is immutable and hashable, and equal to another if their levels are equal. `meta` is
+    any JSON object (method, τ, forced transitions, biases); each access returns a fresh copy.
     """
 
     sigma: tuple[float, ...]
@@ -52,9 +43,7 @@ class Schedule:
         try:
             note = json.dumps(dict(meta or {}), allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"schedule meta must be a JSON object with finite numbers: {error}"
-            ) from error
+            raise ValueError(f"the meta of a schedule must be a JSON object with finite numbers: {error}") from error
         object.__setattr__(self, "sigma", levels)
         object.__setattr__(self, "_meta", note)
 
@@ -69,11 +58,11 @@ class Schedule:
         return len(self.sigma) - 1
 
     def __len__(self) -> int:
-        """T + 1, the number of denoiser calls of one chain (NFE)."""
+        """T + 1, the number of denoiser calls per chain (NFE)."""
         return len(self.sigma)
 
     def level(self, t: int) -> float:
-        """σ_t; refuses an index that the schedule does not have (negative ones too)."""
+        """σ_t. Raises an error for an index outside 0 … T, including negative ones."""
         if not 0 <= t <= self.top:
             raise ValueError(f"there is no level {t}: the schedule has levels 0 to {self.top}")
         return self.sigma[t]
@@ -81,41 +70,32 @@ class Schedule:
     def capped(self, sigma_max: float = SIGMA_MAX) -> Schedule:
         """The same levels below `sigma_max`, with `sigma_max` as the top.
 
-        ε-prediction divides by √ᾱ_T; a top level very close to 1 multiplies the network's error by 1/√ᾱ_T
-        (2.7·10⁷ for the sigmoid schedule of 20 levels).
+        ε-prediction divides by √ᾱ_T, so a top level very close to 1 multiplies the error of the
+        network by 1/√ᾱ_T (2.7·10⁷ for the sigmoid schedule of 20 levels).
         """
         if self.sigma[-1] <= sigma_max:
             return self
         return Schedule(cap(self.sigma, sigma_max), {**self.meta, "capped": sigma_max})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write JSON; every float64 comes back exactly."""
-        content = {
-            "format": "biasbound.schedule",
-            "version": 1,
-            "sigma": self.sigma,
-            "meta": self.meta,
-        }
+        """Write JSON. Loading restores every float64 exactly."""
+        content = {"format": "biasbound.schedule", "version": 1, "sigma": self.sigma, "meta": self.meta}
         write_text(path, json.dumps(content, indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schedule:
-        """Read what `save` wrote; anything else is refused with a sentence that names the file."""
+        """Read a file that `save` wrote. For any other file, the error names the file."""
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ValueError(f"cannot read schedule {path}: {error.strerror}") from error
         except ValueError as error:
-            raise ValueError(
-                f"schedule {path} is not valid JSON ({error}); write it with Schedule.save"
-            ) from error
+            raise ValueError(f"schedule {path} is not valid JSON ({error}); write it with Schedule.save") from error
         if not isinstance(content, dict) or content.get("format") != "biasbound.schedule":
-            raise ValueError(
-                f'{path} is not a schedule file: expected an object with "format": "biasbound.schedule"'
-            )
+            raise ValueError(f'{path} is not a schedule file: expected an object with "format": "biasbound.schedule"')
         if content.get("version") != 1:
             raise ValueError(
-                f"schedule {path} has version {content.get('version')!r}; this release reads version 1"
+                f"schedule {path} has version {content.get('version')!r}, but this release reads version 1 only"
             )
         sigma, meta = content.get("sigma"), content.get("meta", {})
         if not isinstance(sigma, list) or not isinstance(meta, dict):
@@ -127,7 +107,7 @@ class Schedule:
 
 
 def check_levels(levels: Sequence[float]) -> None:
-    """Refuse anything but 0 < σ_0 < … < σ_T < 1, and say why."""
+    """Raise an error that says what is wrong, unless 0 < σ_0 < … < σ_T < 1."""
     if not levels:
         raise ValueError("a schedule needs at least one noise level")
     for t, s in enumerate(levels):
@@ -140,28 +120,24 @@ def check_levels(levels: Sequence[float]) -> None:
             )
     for t, (low, high) in enumerate(pairwise(levels)):
         if not low < high:
-            raise ValueError(
-                f"noise levels must increase, but σ_{t} = {low!r} and σ_{t + 1} = {high!r}"
-            )
+            raise ValueError(f"noise levels must increase, but σ_{t} = {low!r} and σ_{t + 1} = {high!r}")
 
 
 def cap(levels: Sequence[float], sigma_max: float) -> list[float]:
-    """The levels below `sigma_max`, and `sigma_max` as their top."""
+    """The levels below `sigma_max`, with `sigma_max` as the top."""
     return [*(s for s in levels if s < sigma_max), sigma_max]
 
 
 def _from_betas(method: str, beta: Tensor, sigma_max: float | None) -> Schedule:
-    """σ_t from ᾱ_t = Π (1 − β_s), β clipped to [1e-4, 0.9999] as in the source of the baselines."""
+    """σ_t from ᾱ_t = Π (1 − β_s), β clipped to [1e-4, 0.9999] as in the published baselines."""
     log_alpha_bar = torch.log1p(-beta.clamp(1e-4, 0.9999)).cumsum(0)
-    sigma = torch.sqrt(
-        -torch.expm1(log_alpha_bar)
-    ).tolist()  # √(1 − ᾱ) without cancellation at small σ
+    sigma = torch.sqrt(-torch.expm1(log_alpha_bar)).tolist()  # √(1 − ᾱ) without cancellation at small σ
     meta = {"method": method, "T": len(sigma)}
     if sigma_max is not None and sigma[-1] > sigma_max:
         return Schedule(cap(sigma, sigma_max), {**meta, "capped": sigma_max})
     if sigma[-1] == 1:
         raise ValueError(
-            f"{method}(T={len(sigma)}) has levels closer to 1 than float64 can tell; "
+            f"{method}(T={len(sigma)}) has levels that float64 cannot tell from 1; "
             f"pass sigma_max, for instance {method}(T={len(sigma)}, sigma_max=10**-1e-4)"
         )
     return Schedule(sigma, meta)
@@ -174,9 +150,10 @@ def _ramp(T: int) -> Tensor:
 
 
 def linear(T: int = 20, sigma_max: float | None = None) -> Schedule:
-    """T levels from β rising linearly from 1e-4·500/T to 0.02·500/T.
+    """T levels from β increasing linearly from 1e-4·500/T to 0.02·500/T.
 
-    T counts the β's, as DDPM does: T levels, T denoiser calls. Levels above `sigma_max` give way to it.
+    T counts the β's, as in DDPM: T levels, T denoiser calls. `sigma_max` replaces the levels above
+    it.
     """
     return _from_betas("linear", (1e-4 + (0.02 - 1e-4) * _ramp(T)) * 500 / T, sigma_max)
 
@@ -189,24 +166,24 @@ def cosine(T: int = 20, sigma_max: float | None = None) -> Schedule:
 
 
 def sigmoid(T: int = 20, sigma_max: float | None = None) -> Schedule:
-    """T levels from β on a logistic curve over [−6, 6], from 1e-4·1000/T to 0.02·1000/T; as `linear`."""
+    """T levels from β on a logistic curve over [−6, 6], from 1e-4·1000/T to 0.02·1000/T.
+
+    Arguments as in `linear`.
+    """
     ramp = torch.sigmoid(12 * _ramp(T) - 6)
     return _from_betas("sigmoid", (1e-4 + (0.02 - 1e-4) * ramp) * 1000 / T, sigma_max)
 
 
 def log_uniform(
-    T: int = 40,
-    sigma_min: float = 1e-3,
-    sigma_max: float = SIGMA_MAX,
-    over: Literal["ratio", "sigma"] = "ratio",
+    T: int = 40, sigma_min: float = 1e-3, sigma_max: float = SIGMA_MAX, over: Literal["ratio", "sigma"] = "ratio"
 ) -> Schedule:
-    """T levels from `sigma_min` to `sigma_max`, equally spaced in log(σ/√ᾱ), or in log σ with over="sigma".
+    """T levels from `sigma_min` to `sigma_max`, equally spaced in log(σ/√ᾱ).
 
-    The ratio σ/√ᾱ = SNR^-½ has no upper end, so its grid stays dense near σ = 1, where a grid in log σ
-    makes one step from 0.79 to 0.999.
+    With over="sigma" they are equally spaced in log σ. The ratio σ/√ᾱ = SNR^-½ is unbounded, so
+    its grid stays dense near σ = 1, where a grid in log σ makes a single step from 0.79 to 0.999.
     """
     if over not in ("ratio", "sigma"):
-        raise ValueError(f'log_uniform spaces its levels over "ratio" or "sigma", not {over!r}')
+        raise ValueError(f'log_uniform needs over="ratio" or over="sigma", got {over!r}')
     check_levels([sigma_min] if T == 1 else [sigma_min, sigma_max])
     if over == "sigma":
         low, high = math.log(sigma_min), math.log(sigma_max)
@@ -215,15 +192,10 @@ def log_uniform(
         low, high = log_snr(sigma_min), log_snr(sigma_max)
         inner = sigma_from_log_snr(low + (high - low) * _ramp(T))
     ends = ([sigma_min], [sigma_max]) if T > 1 else ([sigma_min], [])
-    return Schedule(
-        [*ends[0], *inner[1:-1].tolist(), *ends[1]],
-        {"method": "log_uniform", "T": T, "over": over},
-    )
+    return Schedule([*ends[0], *inner[1:-1].tolist(), *ends[1]], {"method": "log_uniform", "T": T, "over": over})
 
 
-SCHEDULES: dict[str, Callable[[int], Schedule]] = {
-    "linear": linear,
-    "cosine": cosine,
-    "sigmoid": sigmoid,
-    "log-uniform": log_uniform,
-}
+# Each is a function of the number of levels.
+SCHEDULES: dict[str, Callable[[int], Schedule]] = home(
+    "schedules", {"linear": linear, "cosine": cosine, "sigmoid": sigmoid, "log-uniform": log_uniform}
+)

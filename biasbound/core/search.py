@@ -1,12 +1,13 @@
-r"""The schedule search: explore stability thresholds (paper Algorithm 1), then jump greedily (Algorithm 2).
+r"""The schedule search: exploration (paper Algorithm 1), then greedy jumps (Algorithm 2).
 
-Both know callables and numbers, no network. `explore` asks a callback to train a little on the levels that are still
-open and to measure their own-prediction biases; a level whose bias falls to τ is solved, keeps the checkpoint of that
-moment and leaves the training. `greedy_schedule` starts at the lowest solved level and always takes the largest jump
-whose two-step bias stays within τ.
+Both work with callables and numbers and know nothing about networks. `explore` repeatedly calls
+back to train on the levels that are still open and to measure their own-prediction biases. A level
+whose bias falls to τ is solved: it keeps the checkpoint of that round and leaves the training.
+`greedy_schedule` starts at the lowest solved level and always takes the largest jump whose
+two-step bias stays within τ.
 
-Not promised: the greedy ladder is the shortest one where the bias grows with the jump (then no interior level can be
-left out); on other landscapes it is feasible, but a shorter one may exist.
+The greedy ladder is the shortest one if the bias grows with the jump (no interior level can then
+be left out). On other landscapes it is feasible, but a shorter ladder may exist.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Advance = Callable[[tuple[float, ...]], tuple[Checkpoint, Mapping[float, Estimat
 
 
 class NothingSolved(ValueError):
-    """The exploration ended without a stable level, so there is nothing to build a schedule from."""
+    """The exploration ended without a stable level, so there are no levels for a schedule."""
 
 
 class Infeasible(ValueError):
@@ -44,12 +45,12 @@ class Infeasible(ValueError):
 
 
 class ForcedTransition(UserWarning):
-    """A step of the schedule exceeds τ because no feasible one exists."""
+    """A step of the schedule exceeds τ because no feasible step exists."""
 
 
 @dataclass(frozen=True)
 class Solved(Generic[Checkpoint]):
-    """A stable level: the checkpoint θ*(σ), its own-prediction bias then, and the round (from 1) that solved it."""
+    """A stable level: its checkpoint θ*(σ), the bias 𝓑^(own) then, and the round (from 1)."""
 
     checkpoint: Checkpoint
     bias: float
@@ -58,12 +59,12 @@ class Solved(Generic[Checkpoint]):
 
 @dataclass(frozen=True)
 class Exploration(Generic[Checkpoint]):
-    """The state of Algorithm 1 after some rounds; enough to go on from."""
+    """The state of Algorithm 1 after some rounds, sufficient to resume from."""
 
     levels: tuple[float, ...]
     tau: float
     solved: Mapping[float, Solved[Checkpoint]] = field(default_factory=dict)
-    history: tuple[Mapping[float, float], ...] = ()  # own bias of each open level, a round
+    history: tuple[Mapping[float, float], ...] = ()  # own bias of each open level, per round
     last: Checkpoint | None = None
     stopped: Literal["", "all solved", "budget", "patience"] = ""
 
@@ -74,19 +75,20 @@ class Exploration(Generic[Checkpoint]):
 
     @property
     def idle(self) -> int:
-        """Rounds since one last solved something."""
+        """Rounds since the last one that solved a level."""
         return len(self.history) - max((s.round for s in self.solved.values()), default=0)
 
     def checkpoints(self) -> dict[float, Checkpoint]:
-        """θ*(σ) for each solved level, and for the top of the grid, where every chain begins.
+        """θ*(σ) for each solved level and for the top of the grid, where every chain begins.
 
-        An unsolved top is given the last checkpoint: the greedy rule will find out what a jump from it costs.
+        An unsolved top gets the last checkpoint; the greedy rule measures the bias of jumps from
+        it.
         """
         if not self.solved:
             raise NothingSolved(
-                f"no level of {len(self.levels)} reached an own-prediction bias of τ = {self.tau} in "
-                f"{len(self.history)} rounds: train longer, use a larger network, raise τ, or extend the grid "
-                f"above σ = {self.levels[0]:.3g}"
+                f"no level of {len(self.levels)} reached an own-prediction bias of "
+                f"τ = {self.tau} in {len(self.history)} rounds: train longer, use a larger "
+                f"network, raise τ, or extend the grid above σ = {self.levels[0]:.3g}"
             )
         found = {s: self.solved[s].checkpoint for s in self.levels if s in self.solved}
         top = self.levels[-1]
@@ -108,25 +110,21 @@ def explore(
 ) -> Exploration[Checkpoint]:
     """Algorithm 1: find the levels at which this task and network are stable, 𝓑^(own) ≤ τ.
 
-    `advance(open_levels)` trains for one interval of the budget on these levels, uniformly, and returns a checkpoint
-    (anything: a state, a path, a denoiser) with the own-prediction bias of each. The budget is `rounds` intervals;
-    exploration ends with it, when all levels are solved, or when `patience` rounds in a row solved none.
-    `on_round` sees each new state, to save it; `resume` goes on from one.
+    `advance(open_levels)` trains for one interval of the budget, drawing these levels uniformly.
+    It returns a checkpoint (any object: a state, a path, a denoiser) and the own-prediction bias
+    per level. The budget is `rounds` intervals. The exploration ends when the budget is spent,
+    when all levels are solved, or when `patience` consecutive rounds solved none. `on_round`
+    receives each new state, for instance to save it. `resume` continues from a saved state.
     """
     state = resume or Exploration[Checkpoint](Schedule(_values(levels)).sigma, _checked_tau(tau))
     if rounds < 1 or (patience is not None and patience < 1):
         raise ValueError(f"rounds and patience must be at least 1, got {rounds} and {patience}")
     while not (stopped := _stop(state, rounds, patience)):
         checkpoint, biases = advance(state.open)
-        own = {
-            s: _number(biases[s], f"the own bias at σ = {s:.6g}")
-            for s in _asked(state.open, biases)
-        }
+        own = {s: _number(biases[s], f"the own bias at σ = {s:.6g}") for s in _asked(state.open, biases)}
         now = len(state.history) + 1
         fresh = {s: Solved(checkpoint, b, now) for s, b in own.items() if b <= state.tau}
-        state = Exploration(
-            state.levels, state.tau, {**state.solved, **fresh}, (*state.history, own), checkpoint
-        )
+        state = Exploration(state.levels, state.tau, {**state.solved, **fresh}, (*state.history, own), checkpoint)
         if on_round is not None:
             on_round(state)
     return Exploration(state.levels, state.tau, state.solved, state.history, state.last, stopped)
@@ -154,16 +152,17 @@ def start_level(
     clean_error: Callable[[float], Estimate] | None = None,
     rule: Literal["sigma", "error"] = "sigma",
 ) -> float:
-    """σ_0: the lowest solved level ("sigma", the paper's rule), or the one of least error ("error").
+    """σ_0: the lowest solved level ("sigma", the paper's rule), or that of least error ("error").
 
-    Some denoisers, x₀-prediction above all, stop improving below some σ; a lower level is then stable but useless.
-    "error" takes the highest level whose clean-input error is within one standard error of the least.
+    Some denoisers, in particular with x₀-prediction, stop improving below some σ. Lower levels are
+    then stable but useless. "error" takes the highest level whose clean-input error is within one
+    standard error of the minimum.
     """
     candidates = sorted(levels)
     if rule == "sigma":
         return candidates[0]
     if rule != "error":
-        raise ValueError(f'the start rule is "sigma" or "error", not {rule!r}')
+        raise ValueError(f'the start rule must be "sigma" or "error", got {rule!r}')
     if clean_error is None:
         raise ValueError('the start rule "error" needs the clean-input error of each level')
     errors = {s: clean_error(s) for s in candidates}
@@ -181,15 +180,16 @@ def greedy_schedule(
     infeasible: Literal["force", "raise"] = "force",
     meta: Mapping[str, Any] | None = None,
 ) -> Schedule:
-    """Algorithm 2: from σ_0 (`start`, default the lowest level) the largest jump with 𝓑^(2S)(σ_t, σ′) ≤ τ, to the top.
+    """Algorithm 2: from σ_0, repeat the largest jump with 𝓑^(2S)(σ_t, σ′) ≤ τ up to the top.
 
-    `two_step_bias(sigma_to, sigma_from)` is asked from the largest jump downwards and no further than the first
-    feasible one. Where none is feasible, the next level is taken, recorded as forced and warned about, or
-    `Infeasible` is raised. The steps with their biases are kept in the schedule's `meta`.
+    σ_0 is `start`, by default the lowest level. `two_step_bias(sigma_to, sigma_from)` is called
+    for the largest jump first, then for shorter ones until one is feasible. If none is, the next
+    level is taken with a warning and recorded as forced, or `Infeasible` is raised
+    (infeasible="raise"). The steps and their biases are kept in the schedule's `meta`.
     """
     _checked_tau(tau)
     if infeasible not in ("force", "raise"):
-        raise ValueError(f'infeasible must be "force" or "raise", not {infeasible!r}')
+        raise ValueError(f'infeasible must be "force" or "raise", got {infeasible!r}')
     every = Schedule(sorted(set(_values(levels)))).sigma
     sigma = [every[0] if start is None else start]
     if sigma[0] not in every:
@@ -199,8 +199,9 @@ def greedy_schedule(
         step = _largest_jump(sigma[-1], [s for s in every if s > sigma[-1]], two_step_bias, tau)
         if step["forced"]:
             problem = (
-                f"no level above σ = {step['to']:.6g} keeps the two-step bias within τ = {tau}: the next one, "
-                f"{step['from']:.6g}, has {step['bias']}; use a finer grid, a larger τ or longer exploration"
+                f"no level above σ = {step['to']:.6g} keeps the two-step bias within τ = {tau}: "
+                f"the next one, {step['from']:.6g}, has {step['bias']}; use a finer grid, "
+                "a larger τ or a longer exploration"
             )
             if infeasible == "raise":
                 raise Infeasible(problem)
@@ -208,18 +209,16 @@ def greedy_schedule(
         steps.append(step)
         sigma.append(step["from"])
     forced = [[s["to"], s["from"]] for s in steps if s["forced"]]
-    return Schedule(
-        sigma, {"method": "greedy", "tau": tau, "forced": forced, "steps": steps, **(meta or {})}
-    )
+    return Schedule(sigma, {"method": "greedy", "tau": tau, "forced": forced, "steps": steps, **(meta or {})})
 
 
 def _largest_jump(
-    sigma_t: float,
-    above: Sequence[float],
-    two_step_bias: Callable[[float, float], Estimate | float],
-    tau: float,
+    sigma_t: float, above: Sequence[float], two_step_bias: Callable[[float, float], Estimate | float], tau: float
 ) -> dict[str, Any]:
-    """The step from the highest feasible level, or from the next one, forced. JSON has no ∞: it becomes None."""
+    """The step from the highest feasible level, or a forced step from the next level.
+
+    Infinities become None, because JSON has none.
+    """
     for sigma in reversed(above):
         measured = two_step_bias(sigma_t, sigma)
         bias = _number(measured, f"the two-step bias from σ = {sigma:.6g} to {sigma_t:.6g}")
@@ -242,7 +241,7 @@ def _values(levels: Schedule | Iterable[float]) -> Iterable[float]:
 def _number(bias: Estimate | float, what: str) -> float:
     value = bias.mean if isinstance(bias, Estimate) else float(bias)
     if math.isnan(value):
-        raise ValueError(f"{what} is NaN; a NaN cannot be compared with τ")
+        raise ValueError(f"{what} is NaN and cannot be compared with τ")
     return value
 
 

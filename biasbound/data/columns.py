@@ -1,8 +1,8 @@
 """Frames on disk or in memory, read by number.
 
-A *column* holds some channels of every frame (k of trajectory s is frame s·K + k), a *store* puts
-columns together to (F, C, *N). A batch costs what it reads: uncompressed contiguous data is fetched with
-positioned reads, which leave no pages of the file in the process (a memory map would), share no cursor
+A *column* holds some channels of every frame (k of trajectory s is frame s·K + k); a *store* combines
+columns into (F, C, *N). A batch costs what it reads: uncompressed contiguous data is fetched with
+positioned reads. These leave no pages of the file in the process (a memory map would), share no cursor
 between threads or forks, and need no HDF5 call.
 """
 
@@ -147,19 +147,11 @@ class Hdf5:
     """
 
     def __init__(
-        self,
-        path: Path,
-        name: str,
-        length: int,
-        frame: tuple[int, ...],
-        axis: int | None = None,
-        shared: bool = False,
+        self, path: Path, name: str, length: int, frame: tuple[int, ...], axis: int | None = None, shared: bool = False
     ) -> None:
         self._path, self._name, self._length = path, name, length
         self._frame, self._axis, self._shared = frame, axis, shared
-        self._open: tuple[int, Any] | None = (
-            None  # (process, dataset): HDF5 does not survive a fork
-        )
+        self._open: tuple[int, Any] | None = None  # (process, dataset): HDF5 does not survive a fork
         self._dtype: np.dtype[Any] = self._dataset().dtype
 
     def __getstate__(self) -> dict[str, Any]:
@@ -197,9 +189,7 @@ class Hdf5:
         return channels_first(data[place], self._axis)
 
 
-def hdf5_column(
-    path: Path, dataset: Any, grid_rank: int, axis: int | None = None, shared: bool = False
-) -> Column:
+def hdf5_column(path: Path, dataset: Any, grid_rank: int, axis: int | None = None, shared: bool = False) -> Column:
     """The column of an HDF5 dataset ([S,] K, *frame): raw reads where its layout allows them.
 
     `axis` is 0 or −1 where channels stand before or after the space axes (all axes after them are
@@ -239,9 +229,7 @@ class Spread:
 class Store:
     """Columns put together: `places[i]` are the channel numbers that column i fills."""
 
-    def __init__(
-        self, columns: Sequence[Column], places: Sequence[Sequence[int]] | None = None
-    ) -> None:
+    def __init__(self, columns: Sequence[Column], places: Sequence[Sequence[int]] | None = None) -> None:
         if places is None:
             ends = np.cumsum([c.channels for c in columns]).tolist()
             places = [range(e - c.channels, e) for c, e in zip(columns, ends, strict=True)]

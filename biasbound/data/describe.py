@@ -19,7 +19,7 @@ def _numbers(values: np.ndarray) -> str:
 def describe(trajectories: Trajectories) -> str:
     """Shape, time, space, statistics, parameters and provenance.
 
-    Every value is read, whatever statistics the file holds, so that what is not finite comes to light.
+    Every value is read, even if the file holds statistics, to find what is not finite.
     """
     layout, statistics = trajectories.layout, trajectories.measure()
     grid = " × ".join(map(str, layout.grid))

@@ -1,4 +1,4 @@
-"""Several files as one set of trajectories, and one folder as its splits."""
+"""Several files as one set of trajectories."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ def concatenate(parts: Sequence[Trajectories], name: str) -> Trajectories:
         for kind in ("parameters", "series", "static"):
             found, expected = sorted(getattr(part, kind)), sorted(getattr(first, kind))
             if found != expected:
-                raise ValueError(
-                    f"{part.name} has the {kind} {found}, but {first.name} has {expected}"
-                )
+                raise ValueError(f"{part.name} has the {kind} {found}, but {first.name} has {expected}")
     return Trajectories.open(
         replace(first.layout, trajectories=sum(map(len, parts))),
         Joined(parts),
@@ -72,6 +70,4 @@ def _static(fields: Sequence[np.ndarray], parts: Sequence[Trajectories]) -> np.n
     grid = parts[0].layout.grid
     if all(f.shape == grid and np.array_equal(f, fields[0]) for f in fields):
         return fields[0]
-    return np.concatenate(
-        [np.broadcast_to(f, (len(p), *grid)) for f, p in zip(fields, parts, strict=True)]
-    )
+    return np.concatenate([np.broadcast_to(f, (len(p), *grid)) for f, p in zip(fields, parts, strict=True)])

@@ -83,9 +83,7 @@ class Moments:
         wide = fields.astype(np.float64, copy=False)
         self._increments.add(np.diff(wide, axis=1))
         if self._last is not None and self._last[:2] == (start, frame):
-            self._increments.add(
-                wide[:, :1] - self._last[2]
-            )  # across two pieces of one trajectory
+            self._increments.add(wide[:, :1] - self._last[2])  # across two pieces of one trajectory
         self._last = (start, frame + fields.shape[1], wide[-1:, -1:]) if len(fields) == 1 else None
 
     def statistics(self) -> Statistics:

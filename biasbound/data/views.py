@@ -25,9 +25,7 @@ def grid_points(layout: Layout) -> Coordinates:
         if layout.points == "ends" and kind != "periodic":
             axes.append(np.linspace(low, high, n))
         else:
-            axes.append(
-                low + (np.arange(n) + 0.5 * (layout.points == "centre")) * ((high - low) / n)
-            )
+            axes.append(low + (np.arange(n) + 0.5 * (layout.points == "centre")) * ((high - low) / n))
     return tuple(axes)
 
 
@@ -35,18 +33,14 @@ def check_layout(layout: Layout, name: str) -> None:
     """Refuse what cannot be trajectories, in one sentence that begins with `name`."""
     rank = len(layout.grid)
     if rank == 0 or len(layout.domain) != rank or len(layout.boundary) != rank:
-        raise ValueError(f"{name}: grid, domain and boundary need one entry a space axis")
+        raise ValueError(f"{name}: grid, domain and boundary need one entry per space axis")
     if min(layout.shape) < 1:
-        raise ValueError(
-            f"{name}: found shape {layout.shape}, expected (S, K, C, *N) without zeros"
-        )
+        raise ValueError(f"{name}: found shape {layout.shape}, expected (S, K, C, *N) without zeros")
     if not (math.isfinite(layout.dt) and layout.dt > 0):
         raise ValueError(f"{name}: found a time step of {layout.dt}, expected a positive number")
     for kind in layout.boundary:
         if kind not in get_args(Boundary):
-            raise ValueError(
-                f"{name}: found a {kind!r} boundary, expected one of {get_args(Boundary)}"
-            )
+            raise ValueError(f"{name}: found a {kind!r} boundary, expected one of {get_args(Boundary)}")
     bad = [c for c in layout.channels if not c or "/" in c or c == "."]
     twice = [c for c, n in Counter(layout.channels).items() if n > 1]
     if bad or twice:
@@ -65,9 +59,7 @@ def check_facts(
     for values, shapes in ((parameters, [(s,)]), (series, [(s, k)]), (static, [grid, (s, *grid)])):
         for key, value in values.items():
             if value.shape not in shapes:
-                raise ValueError(
-                    f"{name}: found {key} of shape {value.shape}, expected {shapes[0]}"
-                )
+                raise ValueError(f"{name}: found {key} of shape {value.shape}, expected {shapes[0]}")
 
 
 def thin_grid(layout: Layout, points: Coordinates, space: int, name: str) -> Layout:
@@ -103,9 +95,7 @@ class View:
         s, k, _, *grid = layout.shape
         return cls(k, np.arange(s), range(k), tuple(map(range, grid)))
 
-    def numbers(
-        self, s: Int64[np.ndarray, " B"], k: Int64[np.ndarray, "B W"]
-    ) -> Int64[np.ndarray, "B W"]:
+    def numbers(self, s: Int64[np.ndarray, " B"], k: Int64[np.ndarray, "B W"]) -> Int64[np.ndarray, "B W"]:
         """Stored frame numbers s₀·K₀ + k₀ of the view's frames k of its trajectories s."""
         stored = self.frames.start + self.frames.step * k
         numbers: np.ndarray = self.trajectories[s][:, None] * self.length + stored

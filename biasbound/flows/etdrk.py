@@ -73,9 +73,7 @@ class ETDRK4:
             h * (4 * phi_3 - phi_2),
         )
         # Twice, for the real and the imaginary part: real arithmetic is half the work of complex.
-        self._coefficients = [
-            c.to(dtype)[..., None].repeat_interleave(2, -1) for c in coefficients
-        ]
+        self._coefficients = [c.to(dtype)[..., None].repeat_interleave(2, -1) for c in coefficients]
 
     @torch.no_grad()
     def __call__(self, u: Complex[Tensor, "*batch"]) -> Complex[Tensor, "*batch"]:

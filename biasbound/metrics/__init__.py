@@ -1,37 +1,29 @@
-"""Scores of two arrays, predictions and truth, each (S, K, C, *N): trajectories, predicted frames, channels, grid.
+"""Scores of predictions against the truth.
 
-Functions of arrays alone, so that anyone's rollouts can be scored. Steps count from 1. `…_frames` return a table with one value for
-each trajectory and frame, from which `bootstrap` makes means with intervals.
+Both are (S, K, C, *N): trajectories, predicted frames, channels, grid. The functions take arrays
+alone, so that anyone's rollouts can be scored. Steps count from 1. Functions called `…_frames`
+return a table with one value per trajectory and frame, from which `bootstrap` makes means with
+intervals.
 
-Nothing is ever clipped or left out in silence. A trajectory is broken from its first non-finite frame on (`broken`); from there on
-its errors and CRPS are +∞, its correlation is 0, FSD is +∞, spread–skill is NaN, and spectra of the frame are NaN. Finite but absurd states
-are scored as they are (`escaped` counts them).
+`METRICS` is what a rollout is scored by. Each entry is a function that takes a `Scene`
+(prediction, truth and their grid) and yields `Result`s; `biasbound.metrics.score.score` makes rows
+of them.
+
+Nothing is clipped or left out in silence. A trajectory is broken from its first non-finite frame
+on (`broken`). From there its errors and CRPS are +∞, its correlation is 0, FSD is +∞, spread–skill
+is NaN, and spectra of the frame are NaN. Finite but absurd states are scored as they are
+(`escaped` counts them).
 """
 
+from biasbound.metrics import standard
 from biasbound.metrics.arrays import Array, broken, escaped
-from biasbound.metrics.correlation import (
-    CorrelationTime,
-    correlation_frames,
-    correlation_time,
-    share,
-)
+from biasbound.metrics.correlation import CorrelationTime, correlation_frames, correlation_time, share
 from biasbound.metrics.derivatives import derivative, vorticity
-from biasbound.metrics.ensemble import (
-    RankHistogram,
-    crps_frames,
-    rank_histogram,
-    spread_and_error,
-    spread_skill,
-)
+from biasbound.metrics.ensemble import RankHistogram, crps_frames, rank_histogram, spread_and_error, spread_skill
 from biasbound.metrics.errors import VRMSE_EPS, Scale, mse, mse_at, mse_frames, vrmse_frames
-from biasbound.metrics.frechet import (
-    FewSamples,
-    frechet_distance,
-    fsd,
-    fsd_curve,
-    spectral_features,
-)
+from biasbound.metrics.frechet import FewSamples, frechet_distance, fsd, fsd_curve, spectral_features
 from biasbound.metrics.intervals import Interval, bootstrap
+from biasbound.metrics.scene import Metric, Result, Scene
 from biasbound.metrics.spectra import (
     energy_spectrum,
     enstrophy_spectrum,
@@ -40,15 +32,20 @@ from biasbound.metrics.spectra import (
     temporal_spectrum,
     wavenumbers,
 )
+from biasbound.registry import home
 
 __all__ = [
+    "METRICS",
     "VRMSE_EPS",
     "Array",
     "CorrelationTime",
     "FewSamples",
     "Interval",
+    "Metric",
     "RankHistogram",
+    "Result",
     "Scale",
+    "Scene",
     "bootstrap",
     "broken",
     "correlation_frames",
@@ -76,3 +73,19 @@ __all__ = [
     "vrmse_frames",
     "wavenumbers",
 ]
+
+# In the order of their rows.
+METRICS: dict[str, Metric] = home(
+    "metrics",
+    {
+        "mse": standard.mse,
+        "vrmse": standard.vrmse,
+        "mse_norm": standard.mse_norm,
+        "correlation_time": standard.correlation_times,
+        "fsd": standard.fsd_centred,
+        "fsd_legacy": standard.fsd_legacy,
+        "ensemble": standard.ensemble,
+        "broken": standard.breaks,
+        "escaped": standard.escapes,
+    },
+)

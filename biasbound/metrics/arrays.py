@@ -1,9 +1,11 @@
 """What every score asks of its arrays, and which of their frames count.
 
-Predictions and truth are (S, K, C, *N): trajectories, predicted frames, channels, grid. Arrays of either library and of any
-float type will do, memory-mapped ones too: trajectories are taken one at a time and become float64.
+Predictions and truth are (S, K, C, *N): trajectories, predicted frames, channels, grid. Both NumPy
+and torch arrays of any float type will do, memory-mapped or not: trajectories are taken one at a
+time and become float64.
 
-A trajectory is *broken* from its first non-finite frame on, whatever stands in later frames. Truth must be finite.
+A trajectory is *broken* from its first non-finite frame on, whatever its later frames hold. The
+truth must be finite.
 """
 
 from __future__ import annotations
@@ -15,16 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-__all__ = [
-    "Array",
-    "broken",
-    "broken_frames",
-    "check_step",
-    "escaped",
-    "pairs",
-    "per_frame",
-    "trajectories",
-]
+__all__ = ["Array", "broken", "broken_frames", "check_step", "escaped", "pairs", "per_frame", "trajectories"]
 
 Array = Float[Tensor, "..."] | Float[np.ndarray, "..."]
 
@@ -40,11 +33,11 @@ def check(pred: Array, truth: Array) -> None:
     """Refuse arrays that are not two (S, K, C, *N) of the same shape."""
     if pred.ndim < 4:
         raise ValueError(
-            f"a prediction has the shape (S, K, C, *N), trajectories first, but this one is {tuple(pred.shape)}"
+            f"a prediction must have the shape (S, K, C, *N), trajectories first, but this one is {tuple(pred.shape)}"
         )
     if tuple(pred.shape) != tuple(truth.shape):
         raise ValueError(
-            f"prediction {tuple(pred.shape)} and truth {tuple(truth.shape)} must have one shape (S, K, C, *N)"
+            f"prediction {tuple(pred.shape)} and truth {tuple(truth.shape)} must have the same shape (S, K, C, *N)"
         )
     if 0 in tuple(pred.shape):
         raise ValueError(f"there is nothing to score: the shape is {tuple(pred.shape)}")
@@ -62,9 +55,7 @@ def require_finite(truth: Float64[Tensor, "K ..."], s: int) -> None:
     """Refuse a truth that is not finite: no score against it means anything."""
     if not bool(truth.isfinite().all()):
         k = int((~truth.flatten(1).isfinite().all(1)).int().argmax()) + 1
-        raise ValueError(
-            f"the truth of trajectory {s} is not finite at step {k}; leave it out or mend it"
-        )
+        raise ValueError(f"the truth of trajectory {s} is not finite at step {k}; leave that trajectory out")
 
 
 def trajectories(fields: Array) -> Iterator[Float64[Tensor, "K C *N"]]:
@@ -73,9 +64,7 @@ def trajectories(fields: Array) -> Iterator[Float64[Tensor, "K C *N"]]:
         yield double(fields[s])
 
 
-def pairs(
-    pred: Array, truth: Array
-) -> Iterator[tuple[Float64[Tensor, "K C *N"], Float64[Tensor, "K C *N"]]]:
+def pairs(pred: Array, truth: Array) -> Iterator[tuple[Float64[Tensor, "K C *N"], Float64[Tensor, "K C *N"]]]:
     """Prediction and truth of one trajectory after the other, checked."""
     check(pred, truth)
     for s, (a, b) in enumerate(zip(trajectories(pred), trajectories(truth), strict=True)):
@@ -90,12 +79,12 @@ def broken_frames(fields: Float64[Tensor, "K ..."]) -> Bool[Tensor, " K"]:
 
 
 def per_frame(
-    pred: Array,
-    truth: Array,
-    score: Callable[[Tensor, Tensor], Tensor],
-    otherwise: float,
+    pred: Array, truth: Array, score: Callable[[Tensor, Tensor], Tensor], otherwise: float
 ) -> Float64[Tensor, "S K"]:
-    """`score` of the frames (K, C, *N) of each trajectory, and `otherwise` where it is broken or the score overflows."""
+    """`score` of the frames (K, C, *N) of each trajectory.
+
+    It is `otherwise` where the trajectory is broken or the score overflows.
+    """
     table = []
     for a, b in pairs(pred, truth):
         lost = broken_frames(a)
@@ -105,24 +94,25 @@ def per_frame(
 
 
 def first(bad: Sequence[Bool[Tensor, " K"]]) -> Int64[Tensor, " S"]:
-    """The step, counted from 1, of the first bad frame of each trajectory; 0 where there is none."""
+    """The step, counted from 1, of each trajectory's first bad frame; 0 where there is none."""
     table = torch.stack(list(bad))
     return torch.where(table.any(1), table.int().argmax(1) + 1, 0)
 
 
 def broken(pred: Array) -> Int64[Tensor, " S"]:
-    """The step of each trajectory's first non-finite frame, counted from 1; 0 where all are finite.
+    """The step, counted from 1, of each trajectory's first non-finite frame; 0 if there is none.
 
-    Only NaN and ±∞ count. States that are finite but absurd are scored as they are, never clipped: their errors are
-    large, their correlation is low. `escaped` counts them.
+    Only NaN and ±∞ count. States that are finite but absurd are scored as they are, never clipped:
+    their errors are large and their correlation is low. `escaped` counts them.
     """
     return first([broken_frames(a) for a in trajectories(pred)])
 
 
 def escaped(pred: Array, truth: Array, factor: float = 10.0) -> Int64[Tensor, " S"]:
-    """The step of each trajectory's first frame with a value beyond `factor` × the truth's largest; 0 where there is none.
+    """The step of each trajectory's first frame beyond `factor` × the truth's largest value.
 
-    The largest magnitude is that of each channel over all of the truth. Non-finite frames count as well.
+    Steps count from 1; 0 means never. The largest magnitude is taken for each channel over all of
+    the truth. Non-finite frames count as well.
     """
     if factor <= 0:
         raise ValueError(f"the factor of an escape must be positive, got {factor}")

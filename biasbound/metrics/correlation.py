@@ -18,10 +18,10 @@ Of = Callable[[Tensor], Tensor]  # (K, C, *N) → (K, C', *N): which quantity is
 
 
 def _pearson(a: Float64[Tensor, "K n"], b: Float64[Tensor, "K n"]) -> Float64[Tensor, " K"]:
-    """Correlation of each row; a constant row has none with any other: 0, or 1 between equal rows."""
+    """Correlation of each row; 0 where one of the two is constant, 1 where they are equal."""
     flat = (a.amax(1) == a.amin(1)) | (b.amax(1) == b.amin(1))
     same = (a == b).all(1)
-    # Scaled twice, so that no square over- or underflows, and centred.
+    # Scaled before and after centring, so that no square overflows or underflows.
     rows = []
     for x in (a, b):
         x = x / x.abs().amax(1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
@@ -35,8 +35,9 @@ def _pearson(a: Float64[Tensor, "K n"], b: Float64[Tensor, "K n"]) -> Float64[Te
 def correlation_frames(pred: Array, truth: Array, of: Of | None = None) -> Float64[Tensor, "S K"]:
     """Pearson correlation over all channels and grid points, for each trajectory and frame.
 
-    `of` maps frames (K, C, *N) to what is correlated, for instance `vorticity`; the field itself without it. The correlation is
-    0 from a trajectory's first non-finite frame on, and where one of the two is constant (1 if they are equal).
+    `of` maps frames (K, C, *N) to what is correlated, for instance `vorticity`; without it the
+    field itself is. The correlation is 0 from a trajectory's first non-finite frame on, and where
+    one of the two is constant (1 if they are equal).
     """
 
     def score(a: Tensor, b: Tensor) -> Tensor:
@@ -67,30 +68,23 @@ class CorrelationTime:
 
 
 def share(values: Float64[Tensor, "B S"], part: float) -> Float64[Tensor, " B"]:
-    """Mean of the lowest (part > 0) or highest (part < 0) |part| of S values; ⌊|part| S⌋ of them, at least one."""
+    """Mean of the lowest (part > 0) or highest (part < 0) ⌊|part| S⌋ of S values, at least one."""
     count = max(1, int(abs(part) * values.shape[1]))
     return values.topk(count, dim=1, largest=part < 0).values.mean(1)
 
 
 def correlation_time(
-    pred: Array,
-    truth: Array,
-    dt: float,
-    threshold: float = 0.8,
-    *,
-    of: Of | None = None,
-    seed: int = 0,
+    pred: Array, truth: Array, dt: float, threshold: float = 0.8, *, of: Of | None = None, seed: int = 0
 ) -> CorrelationTime:
-    """k · dt of the first frame k (from 1) whose correlation is below `threshold`, for each trajectory.
+    """k · dt of each trajectory's first frame k (from 1) whose correlation is below `threshold`.
 
-    A trajectory that never fails counts with the cap K · dt, as does one that fails at the last frame; `never_failed` tells
-    how many did not fail. A later return above the threshold changes nothing. A broken trajectory fails where it breaks, if
-    not before. `seed` is that of the bootstrap interval.
+    A trajectory that never fails counts with the cap K · dt, as does one that fails at the last
+    frame; `never_failed` tells how many did not fail. A later return above the threshold changes
+    nothing. A broken trajectory fails where it breaks, if not before. `seed` is that of the
+    bootstrap interval.
     """
     if not 0 < threshold <= 1 or not dt > 0:
-        raise ValueError(
-            f"a correlation time needs 0 < threshold ≤ 1 and dt > 0, got {threshold} and {dt}"
-        )
+        raise ValueError(f"a correlation time needs 0 < threshold ≤ 1 and dt > 0, got {threshold} and {dt}")
     below = correlation_frames(pred, truth, of) < threshold
     frames, failed = below.shape[1], below.any(1)
     steps = torch.where(failed, below.int().argmax(1) + 1, frames)

@@ -18,11 +18,14 @@ __all__ = ["RankHistogram", "crps_frames", "rank_histogram", "spread_and_error",
 
 
 def _members(members: Array, truth: Array) -> Iterator[tuple[Tensor, Tensor, Bool[Tensor, " K"]]]:
-    """For each trajectory: members (M, K, C, *N) with broken frames zeroed, truth, and which frames are broken."""
+    """For each trajectory: members (M, K, C, *N), truth, and which frames are broken.
+
+    Broken frames of the members are 0.
+    """
     if members.ndim != truth.ndim + 1:
         raise ValueError(
-            f"an ensemble is (M, S, K, C, *N), members first, but this one is {tuple(members.shape)} beside a truth "
-            f"{tuple(truth.shape)}"
+            "an ensemble must be (M, S, K, C, *N), members first, but this one is "
+            f"{tuple(members.shape)} beside a truth {tuple(truth.shape)}"
         )
     check(members[0], truth)
     for s in range(truth.shape[0]):
@@ -37,8 +40,8 @@ def crps_frames(members: Array, truth: Array, fair: bool = True) -> Float64[Tens
 
         CRPS = (1/M) Σ_i |x_i − y| − (1/2Q) Σ_ij |x_i − x_j|,   Q = M(M − 1) if fair, else M²
 
-    The fair score does not reward small ensembles and needs two members; the plain one of a single member is the mean absolute
-    error. Broken frames: +∞.
+    The fair score has the same expectation for any number of members, from two on. The plain score
+    of a single member is the mean absolute error. Broken frames: +∞.
     """
     count = members.shape[0]
     if fair and count < 2:
@@ -55,7 +58,11 @@ def crps_frames(members: Array, truth: Array, fair: bool = True) -> Float64[Tens
 
 
 def spread_and_error(members: Array, truth: Array) -> Float64[Tensor, "S K 2"]:
-    """Per trajectory and frame: (1 + 1/M) × the members' unbiased variance, and the squared error of their mean."""
+    """Spread and error per trajectory and frame.
+
+    The spread is (1 + 1/M) × the members' unbiased variance, the error the squared error of their
+    mean. Broken frames: +∞.
+    """
     count = members.shape[0]
     if count < 2:
         raise ValueError("spread needs at least 2 members")
@@ -68,10 +75,11 @@ def spread_and_error(members: Array, truth: Array) -> Float64[Tensor, "S K 2"]:
 
 
 def spread_skill(members: Array, truth: Array) -> Float64[Tensor, " K"]:
-    """√(⟨spread⟩/⟨squared error of the ensemble mean⟩) at each step, 1 if truth and members are exchangeable.
+    """√(⟨spread⟩/⟨squared error of the ensemble mean⟩) at each step.
 
-    Both means are over trajectories, channels and grid; the spread is corrected for the number of members. NaN where a trajectory
-    is broken by then, and where spread and error are both 0.
+    It is 1 if truth and members are exchangeable. Both means are over trajectories, channels and
+    grid; the spread is corrected for the number of members. NaN where a trajectory is broken by
+    then, and where spread and error are both 0.
     """
     spread, error = spread_and_error(members, truth).mean(0).unbind(1)
     return (spread / error).sqrt()
@@ -79,16 +87,17 @@ def spread_skill(members: Array, truth: Array) -> Float64[Tensor, " K"]:
 
 @dataclass(frozen=True)
 class RankHistogram:
-    """How often the truth had each rank among the members, and the trajectory frames left out because they were broken."""
+    """How often the truth had each rank among the members."""
 
     counts: tuple[int, ...]  # M + 1
-    left_out: int
+    left_out: int  # frames, over all trajectories, in which a member was broken
 
 
 def rank_histogram(members: Array, truth: Array, seed: int = 0) -> RankHistogram:
-    """Rank 0 … M of the truth among M members at every frame, channel and point; flat if they are exchangeable.
+    """Rank 0 … M of the truth among M members at every frame, channel and point.
 
-    Among equal values the rank is drawn at random, from `seed`. Frames in which a member is broken have no rank: they are left
+    The histogram is flat if truth and members are exchangeable. Among equal values the rank is
+    drawn at random, from `seed`. Frames in which a member is broken have no rank: they are left
     out, and their number is returned.
     """
     generator = torch.Generator().manual_seed(seed)

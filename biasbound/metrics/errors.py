@@ -1,6 +1,6 @@
 """Squared errors.
 
-The error of a broken frame is +∞, so that every mean over it is +∞ too: it is infinitely wrong, and never left out.
+The error of a broken frame is +∞, and so is every mean over it: it is never left out.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from biasbound.metrics.arrays import Array, check_step, per_frame
 __all__ = ["VRMSE_EPS", "Scale", "mse", "mse_at", "mse_frames", "vrmse_frames"]
 
 VRMSE_EPS = 1e-7
-Scale = Sequence[float] | Float[np.ndarray, " C"] | Float[Tensor, " C"]  # one a channel
+Scale = Sequence[float] | Float[np.ndarray, " C"] | Float[Tensor, " C"]  # one per channel
 
 
 def mse_frames(pred: Array, truth: Array, scale: Scale | None = None) -> Float64[Tensor, "S K"]:
     """⟨((x̂_c − x_c)/scale_c)²⟩ over channels and grid, for each trajectory and frame.
 
-    `scale` holds one standard deviation a channel, for errors in normalised units; raw units without it. From a trajectory's
-    first non-finite frame on, and where squares overflow float64, the error is +∞.
+    `scale` holds one standard deviation per channel, for errors in normalised units; without it
+    they are in the data's. From a trajectory's first non-finite frame on, and where squares
+    overflow float64, the error is +∞.
     """
     size = None if scale is None else torch.tensor([float(x) for x in scale], dtype=torch.float64)
     if size is not None and (size.shape != pred.shape[2:3] or not bool((size > 0).all())):
-        raise ValueError(
-            f"scale needs one positive number for each of {pred.shape[2]} channels, got {size.tolist()}"
-        )
+        raise ValueError(f"scale needs one positive number for each of {pred.shape[2]} channels, got {size.tolist()}")
 
     def error(a: Tensor, b: Tensor) -> Tensor:
         gap = a - b
@@ -42,9 +41,9 @@ def mse_frames(pred: Array, truth: Array, scale: Scale | None = None) -> Float64
 
 
 def mse_at(pred: Array, truth: Array, step: int, scale: Scale | None = None) -> float:
-    """Mean squared error at predicted frame `step`, which counts from 1: "10-step MSE" is that of the 10th frame.
+    """Mean squared error at predicted frame `step`, counted from 1; +∞ if any is broken by then.
 
-    +∞ if any trajectory is broken by then.
+    The "10-step MSE" is that of the 10th frame.
     """
     k = check_step(step, pred.shape[1])
     return float(mse_frames(pred[:, : k + 1], truth[:, : k + 1], scale)[:, k].mean())
@@ -56,10 +55,11 @@ def mse(pred: Array, truth: Array, scale: Scale | None = None) -> float:
 
 
 def vrmse_frames(pred: Array, truth: Array, eps: float = VRMSE_EPS) -> Float64[Tensor, "S K"]:
-    """√(⟨(x̂ − x)²⟩/(⟨(x − ⟨x⟩)²⟩ + ε)), ⟨·⟩ over the grid, averaged over channels; 1 is a constant guess of the true mean.
+    """√(⟨(x̂ − x)²⟩/(⟨(x − ⟨x⟩)²⟩ + ε)), ⟨·⟩ over the grid, averaged over channels.
 
-    `eps` is in squared units of the field and matters only where the truth is nearly constant in space (a plane with the Mach
-    number), where the score is the error over √ε. Broken frames: +∞.
+    A constant guess of the true mean scores 1. `eps` is in squared units of the field. It matters
+    only where the truth is nearly constant in space (a channel that holds the Mach number); there
+    the score is the error over √ε. Broken frames: +∞.
     """
     if eps <= 0:
         raise ValueError(f"eps must be positive, got {eps}")

@@ -1,17 +1,19 @@
-"""Fréchet spectral distance (FSD): how far the spectra of predictions are from the truth's, as distributions.
+"""Fréchet spectral distance (FSD) between the spectra of predictions and of the truth.
 
-The S trajectories at one step are the samples. Each gives a feature vector of its log-amplitudes, averaged over shells of
-wavenumber and put one channel after the other,
+The S trajectories at one step are the samples. Each gives a feature vector of its log-amplitudes,
+averaged over shells of wavenumber and put one channel after the other,
 
     f = concat_c mean_{k in shell r} (log(1 + |FFT(x_c)_k|))²,
 
-and FSD is the squared Fréchet distance between the Gaussians with the features' means and covariances,
+and FSD is the squared Fréchet distance between the Gaussians with the features' means and
+covariances,
 
     ‖μ₁ − μ₂‖² + Tr Σ₁ + Tr Σ₂ − 2 Tr (Σ₁^½ Σ₂ Σ₁^½)^½.
 
-Two variants. "centred": shells around wavenumber 0, radii up to Nyquist. "authors": as the paper's numbers were computed:
-the radius is measured in the unshifted array, hence from Nyquist, over all radii; 10⁻⁶ is added to the diagonals; and the root is
-taken of the product Σ₁Σ₂ as if it were symmetric, from its lower triangle. Only the first is a distance.
+There are two variants. "centred" has shells around wavenumber 0, with radii up to Nyquist.
+"authors" is how the paper's numbers were computed: the radius is measured in the unshifted array,
+hence from Nyquist, over all radii; 10⁻⁶ is added to the diagonals; and the root is taken of the
+product Σ₁Σ₂ as if it were symmetric, from its lower triangle. Only the first is a distance.
 
 If any trajectory is broken at the step, FSD is +∞: leaving it out would reward the break.
 """
@@ -38,7 +40,7 @@ class FewSamples(UserWarning):
 
 
 def _root(cov: Float64[Tensor, "d d"]) -> Float64[Tensor, "d d"]:
-    """The symmetric square root of a covariance; what rounding made negative is 0."""
+    """The symmetric square root; eigenvalues that rounding made negative count as 0."""
     values, vectors = torch.linalg.eigh((cov + cov.T) / 2)
     root: Tensor = (vectors * values.clamp_min(0).sqrt()) @ vectors.T
     return root
@@ -53,15 +55,12 @@ def _checked(mu1: Tensor, cov1: Tensor, mu2: Tensor, cov2: Tensor) -> tuple[Tens
 
 
 def frechet_distance(
-    mu1: Float[Tensor, " *a"],
-    cov1: Float[Tensor, " *b"],
-    mu2: Float[Tensor, " *c"],
-    cov2: Float[Tensor, " *d"],
+    mu1: Float[Tensor, " *a"], cov1: Float[Tensor, " *b"], mu2: Float[Tensor, " *c"], cov2: Float[Tensor, " *d"]
 ) -> float:
-    """‖μ₁ − μ₂‖² + Tr Σ₁ + Tr Σ₂ − 2 Tr (Σ₁^½ Σ₂ Σ₁^½)^½, the squared distance between two Gaussians, in float64.
+    """‖μ₁ − μ₂‖² + Tr Σ₁ + Tr Σ₂ − 2 Tr (Σ₁^½ Σ₂ Σ₁^½)^½ of two Gaussians, in float64.
 
-    The last trace is the sum of the singular values of Σ₁^½ Σ₂^½, which keeps its digits for singular covariances, where a
-    root of the product's eigenvalues would turn errors of 10⁻¹⁶ into 10⁻⁸.
+    The last trace is the sum of the singular values of Σ₁^½ Σ₂^½. It keeps its digits for singular
+    covariances, where a root of the product's eigenvalues would turn errors of 10⁻¹⁶ into 10⁻⁸.
     """
     a, s1, b, s2 = _checked(mu1, cov1, mu2, cov2)
     shared = torch.linalg.svdvals(_root(s1) @ _root(s2)).sum()
@@ -81,9 +80,7 @@ def _from_nyquist(grid: Sequence[int]) -> Int64[Tensor, " *N"]:
     squares = torch.zeros(*grid, dtype=torch.float64)
     for axis, n in enumerate(grid):
         away = torch.arange(n, dtype=torch.float64) - n // 2
-        squares = squares + away.square().reshape(
-            [-1 if a == axis else 1 for a in range(len(grid))]
-        )
+        squares = squares + away.square().reshape([-1 if a == axis else 1 for a in range(len(grid))])
     return squares.sqrt().floor().long()
 
 
@@ -114,7 +111,7 @@ def _moments(features: Float64[Tensor, "S d"]) -> tuple[Tensor, Tensor]:
 def _fsd(pred: Array, truth: Array, steps: Sequence[int], variant: str) -> list[float]:
     check(pred, truth)
     if pred.shape[0] < 2:
-        raise ValueError("FSD compares covariances over trajectories and needs at least 2 of them")
+        raise ValueError("FSD compares covariances over trajectories; give it at least 2 of them")
     breaks = broken(pred)
     found: list[float] = []
     warned = False
@@ -127,8 +124,8 @@ def _fsd(pred: Array, truth: Array, steps: Sequence[int], variant: str) -> list[
         if not warned and len(real) < real.shape[1]:
             warned = True
             warnings.warn(
-                f"FSD estimates covariances of {real.shape[1]} features from {len(real)} trajectories; compare only "
-                "values with the same number of trajectories",
+                f"FSD estimates covariances of {real.shape[1]} features from {len(real)} "
+                "trajectories; compare only values with the same number of trajectories",
                 FewSamples,
                 stacklevel=3,
             )
@@ -144,8 +141,8 @@ def _fsd(pred: Array, truth: Array, steps: Sequence[int], variant: str) -> list[
 def fsd(pred: Array, truth: Array, step: int | None = None, variant: str = "centred") -> float:
     """FSD at predicted frame `step`, which counts from 1; by default the last.
 
-    Warns (`FewSamples`) when there are fewer trajectories than features, as then the value hangs on their number. +∞ if any
-    trajectory is broken by then.
+    Warns (`FewSamples`) when there are fewer trajectories than features, since the value then
+    depends on their number. +∞ if any trajectory is broken by then.
     """
     return _fsd(pred, truth, [check_step(step, pred.shape[1])], variant)[0]
 

@@ -1,4 +1,4 @@
-"""Intervals over trajectories: the one place where scores meet chance."""
+"""Bootstrap intervals over trajectories."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ def bootstrap(
 ) -> Interval:
     """Percentile bootstrap of a statistic over trajectories, one value (or row) each.
 
-    Trajectories are drawn with replacement `draws` times; `statistic` maps the draws (B, S, …) to (B,), by default the mean.
-    The result hangs on `seed` alone. One trajectory says nothing about others, and a value that is not finite (a broken
-    trajectory) has no interval: both ends are NaN then, and the value stays what it is.
+    Trajectories are drawn with replacement `draws` times; `statistic` maps the draws (B, S, …) to
+    (B,), by default by the mean. The result depends on nothing but the values and `seed`. A single
+    trajectory has no interval, and neither has a value that is not finite (a broken trajectory):
+    both ends are NaN then, and the value stays what it is.
     """
     if not 0 < level < 1 or draws < 1:
         raise ValueError(
-            f"a bootstrap needs a level between 0 and 1 and a draw: {level} and {draws}"
+            f"a bootstrap needs a level between 0 and 1 and at least one draw, got level={level} and draws={draws}"
         )
     if values.ndim < 1 or len(values) == 0:
         raise ValueError("there is no trajectory to draw from")

@@ -1,37 +1,39 @@
-"""Results as rows: one number with what it is of and what it cost, kept as JSON lines.
+"""Results as rows: one number, what it is of and what it cost, kept as JSON lines.
 
-A value that is not finite is None (`null` in the file), and stands only beside a `broken` row of the same dataset, method and seed,
-which says how many trajectories became non-finite.
+A value that is not finite is None (`null` in the file). It may only stand beside a `broken` row of
+the same dataset, method and seed, which says how many trajectories became non-finite.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, SupportsFloat
 
-from biasbound._io import write_text
+from pydantic import ConfigDict
 
-__all__ = ["Row", "Summary", "over_seeds", "read_rows", "select", "write_rows"]
+from biasbound._io import read_lines, write_lines
+from biasbound.metrics.intervals import Interval
 
-KINDS = {"str": str, "int": int, "float": float}
+__all__ = ["About", "Row", "Summary", "over_seeds", "read_rows", "select", "write_rows"]
 
 
 @dataclass(frozen=True)
 class Row:
     """One number: `metric` at `step` of a method on a dataset, with its interval and its cost."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
+
     dataset: str
     method: str
     seed: int
     metric: str
-    step: int | None  # predicted frame, from 1; or a level's index; None where there is neither
+    step: int | None  # predicted frame, from 1; or the index of a level; None if there is neither
     value: float | None  # None: not finite
-    low: float | None  # ends of the interval over trajectories, where there is one
+    low: float | None  # ends of the interval over trajectories, if there is one
     high: float | None
     nfe: int  # network calls for one time step
     updates: int  # of the training, those of a search included
@@ -42,7 +44,8 @@ class Row:
             number = getattr(self, name)
             if number is not None and not math.isfinite(number):
                 raise ValueError(
-                    f"{name} of {self.metric} is {number}; write None, beside a row that counts what is broken"
+                    f"{name} of {self.metric} is {number}; write None, and a row `broken` that "
+                    "counts the broken trajectories"
                 )
 
     @property
@@ -52,10 +55,30 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Mean and standard deviation over seeds (0 for a single one), and how many of the seeds have no finite value.
+class About:
+    """What all rows of one scored emulator share; its fields are fields of `Row`."""
 
-    The mean is None as soon as one seed has none: a mean over those that held would flatter.
+    dataset: str
+    method: str
+    seed: int = 0
+    nfe: int = 0  # network calls for one time step
+    updates: int = 0  # of the training, those of a search included
+    seconds: float = 0.0
+
+    def row(self, metric: str, value: SupportsFloat | Interval, step: int | None = None) -> Row:
+        """A row of these; numbers and ends of intervals that are not finite become None."""
+        if not isinstance(value, Interval):
+            value = Interval(float(value), math.nan, math.nan)
+        mean, low, high = (x if math.isfinite(x) else None for x in (value.mean, value.low, value.high))
+        return Row(metric=metric, step=step, value=mean, low=low, high=high, **vars(self))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean and standard deviation over seeds, and how many seeds have no finite value.
+
+    The standard deviation of a single seed is 0. The mean is None as soon as one seed has no
+    value: a mean over the others would flatter.
     """
 
     mean: float | None
@@ -64,73 +87,26 @@ class Summary:
     lost: int
 
 
-def _typed(found: Any, kind: str) -> Any:
-    """A JSON value as the field's type, or a ValueError."""
-    for name in kind.split(" | "):
-        if name == "None" and found is None:
-            return None
-        if name == "float" and isinstance(found, int | float) and not isinstance(found, bool):
-            return float(found)
-        if name in KINDS and isinstance(found, KINDS[name]) and not isinstance(found, bool):
-            return found
-    raise ValueError(f"{found!r} where {kind} is expected")
-
-
-def _constant(name: str) -> NoReturn:
-    raise ValueError(f"{name}, which JSON does not have")
-
-
-def _row(line: str) -> Row:
-    found = json.loads(line, parse_constant=_constant)
-    if not isinstance(found, dict):
-        raise ValueError(f"a JSON {type(found).__name__}")
-    expected = {f.name: str(f.type) for f in fields(Row)}
-    if missing := sorted(expected.keys() - found.keys()):
-        raise ValueError(f"no {', '.join(missing)}")
-    if unknown := sorted(found.keys() - expected.keys()):
-        raise ValueError(f"the unknown {', '.join(unknown)}")
-    values = {}
-    for name, kind in expected.items():
-        try:
-            values[name] = _typed(found[name], kind)
-        except (ValueError, OverflowError) as error:
-            raise ValueError(f"{name}: {error}") from None
-    return Row(**values)
-
-
 def read_rows(path: str | os.PathLike[str]) -> list[Row]:
-    """All rows of a file of JSON lines; a line that is none is named."""
-    path = Path(path)
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # text may hold other line ends
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ValueError(f"cannot read the rows of {path}: {reason}") from None
-    rows = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                rows.append(_row(line))
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{path}, line {number}: expected a row, found {error}") from None
-    return rows
+    """All rows of a file of JSON lines; a line that is not a row is refused by its number."""
+    return read_lines(Path(path), Row)
 
 
 def write_rows(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
-    """Write all rows, whole or not at all. A value of None without its `broken` row is refused."""
+    """Write all rows or nothing. A value of None without its `broken` row is refused."""
     rows = list(rows)
     counted = {row.unit for row in rows if row.metric == "broken"}
     for row in rows:
         if row.value is None and row.unit not in counted:
             raise ValueError(
-                f"{row.metric} of {row.method} on {row.dataset} (seed {row.seed}) has no value and no broken row says why; "
-                "add one"
+                f"{row.metric} of {row.method} on {row.dataset} (seed {row.seed}) has no value "
+                "and no row `broken` says why; add one"
             )
-    write_text(path, "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows))
+    write_lines(Path(path), rows)
 
 
 def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
-    """The rows whose fields have these values: `select(rows, dataset="ks", metric="mse", step=10)`."""
+    """The rows with these values: `select(rows, dataset="ks", metric="mse", step=10)`."""
     names = {f.name for f in fields(Row)}
     if unknown := sorted(wanted.keys() - names):
         raise ValueError(f"a row has no {unknown[0]}; it has {', '.join(sorted(names))}")
@@ -138,15 +114,15 @@ def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
 
 
 def over_seeds(rows: Sequence[Row]) -> Summary | None:
-    """Mean and spread of rows that differ in nothing but their seed; None if there is no row."""
+    """Mean and spread of rows that differ only in their seed; None if there is no row."""
     if not rows:
         return None
     kinds = {(r.dataset, r.method, r.metric, r.step) for r in rows}
     if len(kinds) > 1 or len({r.seed for r in rows}) < len(rows):
         first = rows[0]
         raise ValueError(
-            f"rows to average must be one for each seed, but {len(rows)} were given for {first.metric} of {first.method} on "
-            f"{first.dataset}; keep one run of each"
+            f"rows to average must be one for each seed and of one metric, but {len(rows)} were "
+            f"given for {first.metric} of {first.method} on {first.dataset}; select one of each"
         )
     values = [r.value for r in rows if r.value is not None]
     lost = len(rows) - len(values)

@@ -1,8 +1,9 @@
 """Spectra that keep Parseval's sum: over all shells they add up to the mean square.
 
-Shells. With points h_a apart along an axis of N_a points, a wave with n_a periods along each axis has the wavenumber
-2π n_a/(N_a h_a); in units of 2π/max_a(N_a h_a), the longest wave's, its radius is rounded to the next integer. All waves have a
-shell, those in the corners beyond Nyquist too. Non-finite frames give NaN throughout their own spectrum and change no other.
+Shells. With points h_a apart along an axis of N_a points, a wave with n_a periods along each axis
+has the wavenumber 2π n_a/(N_a h_a). Its radius, in units of the longest wave's 2π/max_a(N_a h_a),
+is rounded to the nearest integer. All waves have a shell, those in the corners beyond Nyquist
+included. Non-finite frames give NaN throughout their own spectrum and change no other.
 """
 
 from __future__ import annotations
@@ -17,14 +18,7 @@ from torch import Tensor
 from biasbound.metrics.arrays import Array, double
 from biasbound.metrics.derivatives import derivative, each_axis, vorticity
 
-__all__ = [
-    "energy_spectrum",
-    "enstrophy_spectrum",
-    "radial_spectrum",
-    "shells",
-    "temporal_spectrum",
-    "wavenumbers",
-]
+__all__ = ["energy_spectrum", "enstrophy_spectrum", "radial_spectrum", "shells", "temporal_spectrum", "wavenumbers"]
 
 Spacing = float | Sequence[float]
 
@@ -35,14 +29,12 @@ def shells(grid: Sequence[int], spacing: Spacing = 1.0) -> Int64[Tensor, " *N"]:
     longest, squares = max(lengths), torch.zeros(*grid, dtype=torch.float64)
     for axis, (n, length) in enumerate(zip(grid, lengths, strict=True)):
         waves = torch.fft.fftfreq(n, 1 / n, dtype=torch.float64) * (longest / length)
-        squares = squares + waves.square().reshape(
-            [-1 if a == axis else 1 for a in range(len(grid))]
-        )
+        squares = squares + waves.square().reshape([-1 if a == axis else 1 for a in range(len(grid))])
     return (squares.sqrt() + 0.5).floor().long()
 
 
 def wavenumbers(grid: Sequence[int], spacing: Spacing = 1.0) -> Float64[Tensor, " R"]:
-    """The wavenumber of each shell's radius, in radians a unit of length."""
+    """The wavenumber of each shell's radius, in radians per unit of length."""
     every = each_axis(spacing, len(grid), "spacing")
     longest = max(n * h for n, h in zip(grid, every, strict=True))
     count = int(shells(grid, spacing).max()) + 1
@@ -65,21 +57,19 @@ def radial_spectrum(field: Array, rank: int, spacing: Spacing = 1.0) -> Float64[
 
 
 def energy_spectrum(field: Array, rank: int, spacing: Spacing = 1.0) -> Float64[Tensor, "... R"]:
-    """E(r) of a field (…, C, *N) with `rank` space axes, summed over channels: Σ_r E(r) = ½ ⟨Σ_c u_c²⟩."""
+    """E(r) of a field (…, C, *N) with `rank` space axes: Σ_r E(r) = ½ ⟨Σ_c u_c²⟩."""
     if field.ndim < rank + 1:
-        raise ValueError(
-            f"an energy spectrum needs (…, C, *N), but this field is {tuple(field.shape)}"
-        )
+        raise ValueError(f"an energy spectrum needs (…, C, *N), but this field is {tuple(field.shape)}")
     return radial_spectrum(field, rank, spacing).sum(-2) / 2
 
 
 def enstrophy_spectrum(
-    field: Array,
-    rank: int,
-    spacing: Spacing = 1.0,
-    periodic: bool | Sequence[bool] = True,
+    field: Array, rank: int, spacing: Spacing = 1.0, periodic: bool | Sequence[bool] = True
 ) -> Float64[Tensor, "... R"]:
-    """Z(r) with Σ_r Z(r) = ½ ⟨ω²⟩, ω the vorticity of (…, 2, H, W); in one dimension ω is ∂_x u of (…, 1, N)."""
+    """Z(r) with Σ_r Z(r) = ½ ⟨ω²⟩, where ω is the vorticity of a velocity (…, 2, H, W).
+
+    In one dimension ω is ∂_x u of a field (…, 1, N).
+    """
     if rank == 2:
         return energy_spectrum(vorticity(field, periodic=periodic, spacing=spacing), 2, spacing)
     if rank != 1 or field.ndim < 2 or field.shape[-2] != 1:
@@ -93,19 +83,18 @@ def enstrophy_spectrum(
 def temporal_spectrum(
     fields: Array, probes: Sequence[Sequence[int]], dt: float
 ) -> tuple[Float64[Tensor, " F"], Float64[Tensor, "S P C F"]]:
-    """Frequencies (cycles a unit of time) and one-sided power of the series at grid points `probes`.
+    """Frequencies and one-sided power of the time series at the grid points `probes`.
 
-    For each trajectory of (S, K, C, *N), probe and channel, Σ_f is the mean square over time; f = 0 holds the squared mean.
-    No window is applied. A trajectory with a non-finite value at a probe has NaN there.
+    Frequencies are in cycles per unit of time. For each trajectory of (S, K, C, *N), probe and
+    channel, Σ_f is the mean square over time; f = 0 holds the squared mean. No window is applied.
+    A trajectory with a non-finite value at a probe has NaN there.
     """
     frames, rank = fields.shape[1], fields.ndim - 3
     if not probes or any(len(p) != rank for p in probes):
-        raise ValueError(
-            f"temporal spectra need probes with {rank} indices each, got {list(probes)}"
-        )
-    series = torch.stack(
-        [double(fields[(slice(None),) * 3 + tuple(p)]) for p in probes], 1
-    ).transpose(2, 3)  # (S, P, C, K)
+        raise ValueError(f"temporal spectra need probes with {rank} indices each, got {list(probes)}")
+    series = torch.stack([double(fields[(slice(None),) * 3 + tuple(p)]) for p in probes], 1).transpose(
+        2, 3
+    )  # (S, P, C, K)
     series = torch.where(series.isfinite().all(-1, keepdim=True), series, torch.nan)
     power = torch.fft.rfft(series, dim=-1).abs().square() / frames**2
     twice = torch.full((power.shape[-1],), 2.0, dtype=torch.float64)

@@ -1,7 +1,7 @@
 """Models as folders: `config.json`, `model.safetensors`, `schedule.json` and a card that people can read.
 
-Nothing in such a folder is code. Networks are built from their configuration by this package; a model with a network of
-one's own is read by giving that network.
+Nothing in such a folder is code, and nothing in it is imported: models, networks and tasks are looked up by name among
+those that this process knows. A model with a network of one's own is read by giving that network.
 """
 
 from __future__ import annotations
@@ -10,151 +10,164 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from torch import nn
 
-from biasbound._io import replacing
-from biasbound.core.denoise import PREDICTIONS, NetDenoiser
+from biasbound._io import as_kind, plain, read_json, replacing
 from biasbound.core.schedule import Schedule
-from biasbound.models.predict import DirectPredictor, Refiner
+from biasbound.models.model import MODELS, Frame, Model, make, target_of
+from biasbound.models.normalise import Normalisation
+from biasbound.models.task import TASKS
 from biasbound.models.weights import load_tensors, save_tensors
-from biasbound.nets import ConditionalNet, DirectNet, UNetConfig
+from biasbound.nets import NetSpec
+from biasbound.registry import find, name_of
 
-__all__ = ["Kind", "Model", "kind_of", "read_model", "write_model"]
+__all__ = ["Facts", "read_model", "write_model"]
 
-FORMAT, VERSION = "biasbound.emulator", 1
-Model = NetDenoiser | DirectPredictor | Refiner
-Kind = Literal["diffusion", "direct", "refiner"]
-KINDS: dict[type, Kind] = {NetDenoiser: "diffusion", DirectPredictor: "direct", Refiner: "refiner"}
+FORMAT, VERSION = "biasbound.emulator", 2
 
 
-def kind_of(model: Model) -> Kind:
-    """What sort of emulator this model makes."""
-    return next(kind for cls, kind in KINDS.items() if isinstance(model, cls))
+@dataclass(frozen=True)
+class Facts:
+    """What an emulator is about, beside its model."""
+
+    channels: tuple[str, ...]
+    dt: float
+    normalisation: Normalisation
+    conditions: tuple[str, ...] = ()  # names of what only informs
+    meta: Mapping[str, Any] | None = None  # how it was trained, JSON values
 
 
-def write_model(
-    folder: str | os.PathLike[str],
-    model: Model,
-    schedule: Schedule | None,
-    facts: Mapping[str, Any],
-) -> None:
-    """Write a new folder, whole or not at all; `facts` are JSON values that come back from `read_model`."""
+@dataclass(frozen=True)
+class _Saved:
+    """config.json."""
+
+    format: str
+    version: int
+    model: str  # a name of MODELS
+    options: dict[str, Any]
+    network: NetSpec | None  # None: a network of the user's own
+    residual: tuple[float, ...]  # r, empty for the plain target
+    task: dict[str, Any]
+    sha256: str  # of the weights
+    facts: Facts
+
+
+def write_model(folder: str | os.PathLike[str], model: Model, facts: Facts) -> None:
+    """Write a new folder, whole or not at all."""
+    kind, task = name_of(MODELS, type(model)), model.frame.task
+    schedule: Schedule | None = getattr(model, "schedule", None)
     with replacing(folder, overwrite=False) as temporary:
         temporary.mkdir()
         weights = temporary / "model.safetensors"
         save_tensors(weights, model.state_dict(), {"format": FORMAT})
-        config = _config(model) | {"sha256": _digest(weights), "facts": dict(facts)}
-        text = json.dumps(config, indent=1, allow_nan=False) + "\n"
+        saved = _Saved(
+            format=FORMAT,
+            version=VERSION,
+            model=kind,
+            options=model.spec(),
+            network=getattr(model.net, "spec", None),
+            residual=model.frame.target.scale,
+            task={"name": name_of(TASKS, type(task)), **asdict(task)},  # type: ignore[call-overload]
+            sha256=_digest(weights),
+            facts=facts,
+        )
+        text = json.dumps(plain(saved), indent=1, allow_nan=False) + "\n"
         (temporary / "config.json").write_text(text, encoding="utf-8")
         if schedule is not None:
             schedule.save(temporary / "schedule.json")
-        (temporary / "README.md").write_text(_card(model, schedule, facts), encoding="utf-8")
+        card = _card(kind, model, schedule, plain(facts))
+        (temporary / "README.md").write_text(card, encoding="utf-8")
 
 
-def read_model(
-    folder: str | os.PathLike[str], net: nn.Module | None = None
-) -> tuple[Model, Schedule | None, dict[str, Any]]:
-    """(model, schedule, facts); `net` stands in for a network that this package cannot build."""
+def read_model(folder: str | os.PathLike[str], net: nn.Module | None = None) -> tuple[Model, Facts]:
+    """(model, facts); `net` stands in for a network that this package cannot build."""
     home = Path(folder)
-    config = _read_config(home)
+    saved = _read_config(home)
     tensors, _ = load_tensors(home / "model.safetensors")
-    if _digest(home / "model.safetensors") != config.get("sha256"):
-        raise ValueError(
-            f"{home / 'model.safetensors'} is not the file that config.json was written with"
-        )
+    if _digest(home / "model.safetensors") != saved.sha256:
+        raise ValueError(f"{home / 'model.safetensors'} is not the file that config.json was written with")
     try:
-        schedule = Schedule.load(home / "schedule.json") if config["kind"] == "diffusion" else None
-        model = _build(config, net)
+        model = _build(saved, net, home)
         model.load_state_dict(tensors)
-        return model, schedule, dict(config["facts"])
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
         reason = f"no field {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
         raise ValueError(f"{home} is not a whole emulator: {reason}") from error
+    return model, saved.facts
 
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _config(model: Model) -> dict[str, Any]:
-    network = getattr(model.net, "config", None)
-    config: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "kind": kind_of(model),
-        "network": network.to_dict() if isinstance(network, UNetConfig) else None,
-        "residual": model.residual,
-    }
-    if isinstance(model, NetDenoiser):
-        name = next((name for name, cls in PREDICTIONS.items() if type(model) is cls), None)
-        if name is None:
-            raise ValueError(
-                f"a {type(model).__name__} cannot be saved: not one of {', '.join(PREDICTIONS)}"
-            )
-        return config | {"prediction": name}
-    config["channels"] = model.channels
-    if isinstance(model, Refiner):
-        config |= {"steps": len(model.levels) - 1, "sigma_min": model.levels[-1]}
-    return config
-
-
-def _read_config(home: Path) -> dict[str, Any]:
+def _read_config(home: Path) -> _Saved:
     path = home / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(
-            f"{home} is not an emulator: cannot read {path} ({error.strerror})"
-        ) from error
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON ({error})") from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
+    if not path.is_file():
+        raise ValueError(f"{home} is not an emulator: it has no config.json")
+    found: Any = read_json(path, cure="save the emulator again")
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(f'{path} is not that of an emulator: expected "format": "{FORMAT}"')
-    if config.get("version") != VERSION:
-        raise ValueError(
-            f"{path} has version {config.get('version')!r}; this release reads version {VERSION}"
-        )
-    if config.get("kind") not in KINDS.values():
-        raise ValueError(f"{path} names an unknown kind of emulator: {config.get('kind')!r}")
-    return config
+    if found.get("version") == 1:
+        found = _from_first_version(found, str(path))
+    if found.get("version") != VERSION:
+        raise ValueError(f"{path} has version {found.get('version')!r}; this release reads versions 1 and {VERSION}")
+    return as_kind(_Saved, found, str(path))
 
 
-def _build(config: Mapping[str, Any], net: Any) -> Model:
+def _from_first_version(old: dict[str, Any], where: str) -> dict[str, Any]:
+    """Before models were objects: one flat mapping, and one kind of network."""
+    try:
+        facts, kind = dict(old["facts"]), old["kind"]
+        names = {"diffusion": ("prediction",), "refiner": ("steps", "sigma_min"), "direct": ()}[kind]
+        options = {"refinements" if n == "steps" else n: old[n] for n in names}
+        if kind == "diffusion":
+            options["transition"] = facts["transition"]
+        network = old["network"]
+        if network is not None:
+            own = {k: v for k, v in network.items() if k not in ("in_channels", "out_channels", "noise")}
+            given = network["in_channels"] - (network["out_channels"] if network["noise"] else 0)
+            network = {"name": "unet", "inputs": given, "outputs": network["out_channels"], "options": own}
+        scale = old["residual"] or []
+        return {
+            **{name: old[name] for name in ("format", "sha256")},
+            "version": VERSION,
+            "model": kind,
+            "options": options,
+            "network": network,
+            "residual": scale if isinstance(scale, list) else [scale],
+            "task": {"name": "forecast", "history": 1},
+            "facts": {k: facts[k] for k in ("channels", "dt", "normalisation", "conditions", "meta")},
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{where} is not that of a whole emulator: {error!r}") from None
+
+
+def _build(saved: _Saved, net: Any, home: Path) -> Model:
+    kind: Any = find(MODELS, saved.model)
     if net is None:
-        if config["network"] is None:
-            raise ValueError(
-                "its network is not one of biasbound's; pass it as load(folder, net=…)"
-            )
-        cls = DirectNet if config["kind"] == "direct" else ConditionalNet
-        net = cls(UNetConfig.from_dict(config["network"]))
-    if config["kind"] == "diffusion":
-        return PREDICTIONS[config["prediction"]](net, config["residual"] or None)
-    if config["kind"] == "direct":
-        return DirectPredictor(net, config["channels"], config["residual"])
-    return Refiner(
-        net,
-        config["channels"],
-        steps=config["steps"],
-        sigma_min=config["sigma_min"],
-        residual=config["residual"],
-    )
+        if saved.network is None:
+            raise ValueError("its network is not one of biasbound's; pass it as load(folder, net=…)")
+        net = saved.network.build(kind.noisy)
+    told = dict(saved.task)
+    task = find(TASKS, told.pop("name"))(**told)
+    channels, options = len(saved.facts.channels), dict(saved.options)
+    if (home / "schedule.json").exists():
+        options["schedule"] = Schedule.load(home / "schedule.json")
+    frame = Frame(channels, task, target_of(saved.residual, task, channels))
+    return make(saved.model, net, frame, options)
 
 
-def _card(model: Model, schedule: Schedule | None, facts: Mapping[str, Any]) -> str:
+def _card(kind: str, model: Model, schedule: Schedule | None, facts: Any) -> str:
     parameters = sum(p.numel() for p in model.parameters())
-    levels = (
-        []
-        if schedule is None
-        else [f"Noise levels: {', '.join(f'{s:.4g}' for s in schedule.sigma)}.", ""]
-    )
+    levels = [] if schedule is None else [f"Noise levels: {', '.join(f'{s:.4g}' for s in schedule.sigma)}.", ""]
     return "\n".join(
         [
-            f"# A {kind_of(model)} emulator",
+            f"# A {kind} emulator",
             "",
-            f"{parameters:,} parameters, made with biasbound.",
+            f"{parameters:,} parameters, {model.calls} network calls per step, made with biasbound.",
             "",
             *levels,
             "```python",
@@ -165,7 +178,7 @@ def _card(model: Model, schedule: Schedule | None, facts: Mapping[str, Any]) -> 
             "```",
             "",
             "```json",
-            json.dumps(dict(facts), indent=1),
+            json.dumps(facts, indent=1),
             "```",
             "",
         ]

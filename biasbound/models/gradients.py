@@ -2,7 +2,7 @@ r"""How well does a proxy of the previous step stand in for the full chain, seen
 
 For a window x⁰, x¹, x² the second-frame loss, averaged over all levels of the schedule, is
 
-    L₂(x̂) = mean_t ‖prediction(√ᾱ_t x² + σ_t ε, x̂, σ_t) − target‖²,
+    L₂(x̂) = mean_t ‖output(√ᾱ_t x² + σ_t ε, x̂, σ_t) − objective‖²,
 
 and depends on what stands for x¹ in its condition. Three inputs are compared by the angle between their gradients
 ∇_θ L₂, in which x̂ is a fixed input:
@@ -28,11 +28,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from biasbound.core.denoise import NetDenoiser
+from biasbound.core.losses import diffusion_loss
 from biasbound.core.noise import Condition, State, draw, renoise
-from biasbound.core.sample import Transition, denoise_chain
+from biasbound.core.sample import denoise_chain
 from biasbound.core.schedule import Schedule
-from biasbound.models.losses import diffusion_loss, informed
+from biasbound.models.diffusion import Diffusion
+from biasbound.models.model import Examples
 
 __all__ = ["GradientRow", "gradient_similarity"]
 
@@ -62,100 +63,73 @@ class GradientRow:
 
 
 def gradient_similarity(
-    denoiser: NetDenoiser,
-    frames: Float[Tensor, "B 3 C *N"],
-    schedule: Schedule,
+    model: Diffusion,
+    batch: Examples,
     ns: Iterable[int] | None = None,
     *,
-    conditions: Float[Tensor, "B P *N"] | None = None,
     generator: torch.Generator | None = None,
     batch_size: int | None = None,
-    transition: Transition = "renoise",
 ) -> list[GradientRow]:
-    """Rows for each P⁽ⁿ⁾ (default n = 0 … T), then "full" and "teacher".
+    """Rows for each P⁽ⁿ⁾ (default n = 0 … T), then "full" and "teacher"; `batch` has windows with two targets.
 
     `batch_size` windows make one gradient (default all); the cosines of the batches are averaged.
     """
-    wanted = list(range(len(schedule)) if ns is None else ns)
+    x, targets = model.windows(batch)
+    wanted = list(range(len(model.schedule)) if ns is None else ns)
     for n in wanted:
-        schedule.level(n)  # refuses what the schedule does not have
-    size = len(frames) if batch_size is None else batch_size
-    if len(frames) < 1 or size < 1:
-        raise ValueError("the gradient similarity needs at least one window of three frames")
+        model.schedule.level(n)  # refuses what the schedule does not have
+    size = len(x) if batch_size is None else batch_size
+    if len(x) < 1 or size < 1 or len(targets) != 2:
+        raise ValueError("the gradient similarity needs at least one window with two targets")
     inputs: list[Input] = [*wanted, "full", "teacher"]
     seen: dict[Input, list[tuple[float, float]]] = {key: [] for key in inputs}
-    for b in range(0, len(frames), size):
-        extra = None if conditions is None else conditions[b : b + size]
-        gradients = _gradients(
-            denoiser, frames[b : b + size], schedule, inputs, extra, generator, transition
-        )
+    for b in range(0, len(x), size):
+        part = slice(b, b + size)
+        gradients = _gradients(model, x[part], [y[part] for y in targets], inputs, generator)
         for key, gradient in gradients.items():
             pair = (_cosine(gradient, gradients[of]) for of in ("full", "teacher"))
             seen[key].append((next(pair), next(pair)))
-    return [_row(key, schedule, seen[key]) for key in inputs]
+    return [_row(key, model.schedule, seen[key]) for key in inputs]
 
 
 def _gradients(
-    denoiser: NetDenoiser,
-    frames: Float[Tensor, "B 3 C *N"],
-    schedule: Schedule,
+    model: Diffusion,
+    x: Condition,
+    targets: Sequence[State],
     inputs: Sequence[Input],
-    conditions: Tensor | None,
     generator: torch.Generator | None,
-    transition: Transition,
 ) -> dict[Input, Gradient]:
     """∇L₂ for each input, on shared noise."""
-    x, y = informed(frames[:, 0], conditions), frames[:, 1]
-    noise = [draw(y, generator) for _ in schedule.sigma]
+    noise = [draw(targets[0], generator) for _ in model.schedule.sigma]
     seed = int(torch.randint(2**62, (), generator=generator))
-    parameters = [p for p in denoiser.parameters() if p.requires_grad]
+    parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise ValueError("the denoiser has no trainable parameters, so there is no gradient")
     made = {}
     for key in inputs:
-        state = _input(denoiser, x, y, schedule, key, noise.__getitem__, transition)
-        loss = _level_averaged(
-            denoiser, informed(state, conditions), frames[:, 2], schedule, seed, y.device
-        )
+        state = _input(model, x, targets[0], key, noise.__getitem__)
+        loss = _level_averaged(model, model.frame.task.follow(x, state), targets[1], seed)
         parts = torch.autograd.grad(loss, parameters, materialize_grads=True)
         made[key] = torch.cat([p.flatten().double() for p in parts])
     return made
 
 
 @torch.no_grad()
-def _input(
-    denoiser: NetDenoiser,
-    x: Condition,
-    y: State,
-    schedule: Schedule,
-    key: Input,
-    noise: Callable[[int], State],
-    transition: Transition,
-) -> State:
+def _input(model: Diffusion, x: Condition, y: State, key: Input, noise: Callable[[int], State]) -> State:
     """What stands for x¹."""
     if key == "teacher":
         return y
+    schedule = model.schedule
     top = schedule.top if key == "full" else int(key)
     first = noise(top) if key == "full" else renoise(y, schedule.level(top), noise(top))
-    chain = denoise_chain(
-        denoiser, x, first, schedule, noise=noise, start=top, transition=transition
-    )
+    chain = denoise_chain(model, x, first, schedule, noise=noise, start=top, transition=model.transition)
     return deque(chain, maxlen=1)[0].y_est
 
 
-def _level_averaged(
-    denoiser: NetDenoiser,
-    x: Condition,
-    y: State,
-    schedule: Schedule,
-    seed: int,
-    device: torch.device,
-) -> Float[Tensor, ""]:
-    """The diffusion loss with every sample at every level once, on noise that hangs on the seed alone."""
-    generator = torch.Generator(device).manual_seed(seed)
-    losses = [
-        diffusion_loss(denoiser, x, y, Schedule([s]), generator=generator) for s in schedule.sigma
-    ]
+def _level_averaged(model: Diffusion, x: Condition, y: State, seed: int) -> Float[Tensor, ""]:
+    """The diffusion loss with every sample at every level once, on noise that depends on the seed alone."""
+    generator = torch.Generator(y.device).manual_seed(seed)
+    losses = [diffusion_loss(model, x, y, Schedule([s]), generator=generator) for s in model.schedule.sigma]
     return torch.stack(losses).mean()
 
 

@@ -1,200 +1,252 @@
-"""Every method of the comparison by its label: which model, which loss, which noise schedule.
+"""A method of a study as a value: which model, target, schedule and training. Its label is derived from it.
 
-A label is a base with options appended: `unet`, `unet-residual`, `unet-ut1` (one frame beyond the first), `unet-pf1` (the
-same with the gradient cut between frames), `linear`, `cosine`, `sigmoid`, `log-uniform`, `refiner`, and `adaptive` for a
-searched schedule with ε-prediction; `-v`, `-x0` and `-residual` choose the parameterisation and the target, `-focus` trains
-the lowest level more than the others, and `-proxy` stands for the fine-tuned model.
+A label is a base followed by its options, in this order:
+
+    base     direct, refiner, or another registered model; for diffusion its schedule: adaptive, a registered one, FILE.json
+    -v, -x0  the prediction of a diffusion model, where it is not ε
+    -residual                the network learns the increment over the task's first guess
+    -focus                   the lowest level is trained more than the others
+    -ut2, -pf2               direct: two frames in the loss beyond the first; pf cuts the gradient between them
+    -ddim, -ddpm             the transition of the chain, where it is not the study's
+    -proxy, -full            fine-tuned by Proxy Unrolled Training, or by full unrolling
+
+`method` reads labels, in any order of the options, and mappings of the fields; it is the only place that does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, get_args
 
-import torch
-from torch import Tensor, nn
-
-from biasbound.core.denoise import PREDICTIONS, NetDenoiser
+from biasbound.core.denoise import PREDICTIONS
+from biasbound.core.sample import Transition
 from biasbound.core.schedule import SCHEDULES, Schedule
-from biasbound.models.artifact import Model
-from biasbound.models.losses import (
-    diffusion_loss,
-    direct_loss,
-    informed,
-    proxy_unrolled_loss,
-    refiner_loss,
-)
-from biasbound.models.predict import DirectPredictor, Refiner
-from biasbound.nets import ConditionalNet, DirectNet, UNetConfig
+from biasbound.models.model import MODELS, Frame, Model, Recipe, Settings, make, target_of
+from biasbound.models.task import Task
+from biasbound.nets import NetSpec
+from biasbound.registry import find, known
 
-__all__ = ["LABELS", "Method", "method", "order_of", "title_of"]
+__all__ = ["ADAPTIVE", "FINETUNES", "Method", "method", "order_of", "title_of"]
 
-FOCUS = 0.6  # share of the lowest level, which makes the sample; those above only have to be good enough for τ
-LABELS = ("unet", "refiner", "adaptive", *SCHEDULES)
-TITLES = {  # in the order of the paper's tables
-    "unet": "U-Net",
-    "linear": "Linear",
-    "cosine": "Cosine",
-    "sigmoid": "Sigmoid",
-    "log-uniform": "Log-uniform",
-    "refiner": "PDE-Refiner",
-    "adaptive": "Adaptive",
-}
-OPTIONS = {
-    "v": "v-prediction",
-    "x0": "x0-prediction",
-    "residual": "residual target",
-    "focus": "focused",
-}
+ADAPTIVE = "adaptive"
+FINETUNES = {"proxy": "Proxy UT", "full": "Full UT"}
+FOCUS = 0.6  # share of σ_0, which makes the sample; levels above it only have to be good enough for τ
+OLD = {"unet": "direct"}  # names that older records and configs use
 
 
 @dataclass(frozen=True)
 class Method:
-    """What is trained. `unroll` is the number of frames in the loss beyond the first."""
+    """What is trained. Equal values have equal labels, and a label names one value."""
 
-    label: str
-    base: str
-    prediction: str = "eps"  # of `denoise.PREDICTIONS`
+    model: str = "diffusion"
+    schedule: str = ""  # of diffusion: adaptive, a name of SCHEDULES, or a file
+    prediction: str = "eps"
     residual: bool = False
-    unroll: int = 0
+    focus: bool = False
+    unroll: int = 0  # of direct: frames in the loss beyond the first
     pushforward: bool = False
-    proxy: bool = False
-    proxy_steps: int = 0  # n of P⁽ⁿ⁾
-    detach: bool = False  # no gradient through the proxy
-    lowest: float | None = None  # share of the samples that train σ_0; None: as many as any level
-    levels: int = 20  # T of a fixed schedule
-    refinements: int = 3  # K of the refiner
-    sigma_min: float = 3e-3  # of the refiner
+    transition: str = ""  # empty: the study's
+    finetune: str = ""  # "", "proxy" or "full"
+
+    def __post_init__(self) -> None:
+        kind = find(MODELS, self.model)
+        for f in fields(self):
+            if f.name != "model" and getattr(self, f.name) != f.default and f.name not in kind.accepts:
+                raise ValueError(f"a {self.model} model has no {f.name}: leave it out of the method")
+        if "schedule" in kind.accepts:
+            self._check_chain()
+        if self.unroll < 0 or (self.pushforward and not self.unroll):
+            raise ValueError("unroll counts frames beyond the first, and pushforward needs at least one")
+
+    def _check_chain(self) -> None:
+        if not self.schedule:
+            raise ValueError(
+                f"a {self.model} model needs a schedule: {ADAPTIVE}, {', '.join(known(SCHEDULES))}, or a schedule file"
+            )
+        if self.schedule != ADAPTIVE and not self.file:
+            find(SCHEDULES, self.schedule)
+        find(PREDICTIONS, self.prediction)
+        if self.transition and self.transition not in get_args(Transition):
+            raise ValueError(f"the transition is one of {', '.join(get_args(Transition))}, not {self.transition!r}")
+        if self.finetune and self.finetune not in FINETUNES:
+            raise ValueError(f"finetune is one of {', '.join(FINETUNES)}, not {self.finetune!r}")
 
     @property
-    def window(self) -> int:
-        """Frames after the first that a batch must hold."""
-        return 1 + self.unroll
+    def file(self) -> Path | None:
+        """The schedule file, where the method has one."""
+        return Path(self.schedule) if self.schedule.endswith(".json") else None
 
-    def schedule(self) -> Schedule | None:
-        """The fixed noise schedule, where the method has one."""
-        return SCHEDULES[self.base](self.levels) if self.base in SCHEDULES else None
+    @property
+    def searched(self) -> bool:
+        return self.schedule == ADAPTIVE
 
-    def finetuned(self, unroll: int = 1) -> Method:
-        """The same model with Proxy Unrolled Training."""
-        return replace(self, label=f"{self.label}-proxy", proxy=True, unroll=unroll)
+    @property
+    def label(self) -> str:
+        base = (self.file.stem if self.file else self.schedule) or self.model
+        return "-".join([base, *self._options()])
 
+    def _options(self) -> list[str]:
+        told = {
+            self.prediction: self.prediction != "eps",
+            "residual": self.residual,
+            "focus": self.focus,
+            f"{'pf' if self.pushforward else 'ut'}{self.unroll}": self.unroll > 0,
+            self.transition: bool(self.transition),
+            self.finetune: bool(self.finetune),
+        }
+        return [option for option, given in told.items() if given]
+
+    @property
+    def title(self) -> str:
+        """As a table calls it."""
+        base = self.file.stem if self.file else self.schedule or self.model
+        name = TITLES.get(base, base[:1].upper() + base[1:].replace("-", " "))
+        if self.finetune:
+            name += f" + {FINETUNES[self.finetune]}"
+        elif self.unroll:
+            name += f" {'PF' if self.pushforward else 'UT'}, U={self.unroll + 1}"
+        elif base in SCHEDULES or self.model == "direct":
+            name += " TF"
+        extra = [f"{self.prediction}-prediction"] if self.prediction != "eps" else []
+        extra += ["residual target"] * self.residual + ["focused"] * self.focus
+        return ", ".join([name, *extra, *([self.transition] if self.transition else [])])
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Its place in a table: direct models, fixed schedules, other models, searched ones; then by label."""
+        names = ["direct", *SCHEDULES, *_models(), ADAPTIVE]
+        base = self.schedule or self.model
+        return names.index(base) if base in names else len(names) - 1, _natural(self.label)
+
+    @property
+    def trained(self) -> Method:
+        """The method whose training this one starts from: itself, unless it is fine-tuned."""
+        return replace(self, finetune="")
+
+    @property
     def explored(self) -> Method:
-        """The method whose exploration gives this one's ladder: there is no lowest level to focus on before it ends."""
-        parts = self.label.split("-")
-        return method("-".join(part for part in parts if part not in ("focus", "proxy")))
+        """The method whose exploration finds this one's ladder: before it there is no lowest level to focus on."""
+        return replace(self, finetune="", focus=False)
 
-    def model(self, network: UNetConfig, scale: float) -> Model:
-        """A fresh model over `network`, a denoiser's; `scale` is the spread of y − x."""
-        channels, residual = network.out_channels, scale if self.residual else None
-        if self.base == "unet":
-            return DirectPredictor(DirectNet(network.deterministic()), channels, residual)
-        net = ConditionalNet(network)
-        if self.base == "refiner":
-            return Refiner(
-                net, channels, steps=self.refinements, sigma_min=self.sigma_min, residual=residual
-            )
-        return PREDICTIONS[self.prediction](net, residual)
+    def recipe(self, unroll: int = 1, n: int = 0, detach: bool = False) -> Recipe:
+        """How its loss is made; the numbers are those of a fine-tuning."""
+        lowest = FOCUS if self.focus else None
+        if self.finetune:
+            return Recipe(unroll, "full" if self.finetune == "full" else "proxy", n, detach, lowest)
+        return Recipe(self.unroll, detach=self.pushforward, lowest=lowest)
 
-    def loss(
-        self, schedule: Callable[[], Schedule] | None = None
-    ) -> Callable[[nn.Module, Any, torch.Generator], Tensor]:
-        """The loss of a batch with `frames` (B, W, C, *N) and `conditions` (B, P, *N).
+    def chain(self, levels: int = 20, cap: float | None = None) -> Schedule | None:
+        """The schedule that is known before any search, capped where it is a standard one; None for none."""
+        if self.file:
+            return Schedule.load(self.file)
+        if not self.schedule or self.searched:
+            return None
+        made = find(SCHEDULES, self.schedule)(levels)
+        return made if cap is None else made.capped(cap)
 
-        `schedule` is asked at every update, because an exploration's shrinks.
-        """
+    def options(self, settings: Settings) -> dict[str, Any]:
+        """What its model is made with beside network and frame: what it reads, and nothing else."""
+        found: dict[str, Any] = find(MODELS, self.model).options(self, settings)
+        return found
 
-        def compute(model: nn.Module, batch: Any, generator: torch.Generator) -> Tensor:
-            frames, extra = batch.frames, batch.conditions
-            if isinstance(model, DirectPredictor):
-                return direct_loss(model, frames, pushforward=self.pushforward, conditions=extra)
-            x, y = informed(frames[:, 0], extra), frames[:, 1]
-            if isinstance(model, Refiner):
-                return refiner_loss(model, x, y, generator=generator)
-            assert isinstance(model, NetDenoiser)
-            assert schedule is not None
-            if not self.proxy:
-                return diffusion_loss(
-                    model, x, y, schedule(), generator=generator, lowest=self.lowest
-                )
-            return proxy_unrolled_loss(
-                model,
-                frames,
-                schedule(),
-                n=self.proxy_steps,
-                detach=self.detach,
-                conditions=extra,
-                generator=generator,
-                lowest=self.lowest,
-            )
-
-        return compute
+    def build(self, spec: NetSpec, task: Task, scale: float, options: Mapping[str, Any]) -> Model:
+        """A fresh model around a fresh network; `scale` is the spread of y − guess(x)."""
+        net = spec.build(find(MODELS, self.model).noisy)
+        target = target_of((scale,) if self.residual else (), task, spec.outputs)
+        model = make(self.model, net, Frame(spec.outputs, task, target), options)
+        model.recipe = self.recipe()
+        return model
 
 
-def method(label: str) -> Method:
-    """The method of a label; a label that is none is refused with those that are."""
-    base = next((b for b in LABELS if label == b or label.startswith(f"{b}-")), None)
-    rest = [] if base is None else [part for part in label.removeprefix(base).split("-") if part]
-    made = Method(label, base or "")
-    for part in rest:
-        unrolled = re.fullmatch(r"(ut|pf)(\d+)", part)
-        if part in PREDICTIONS and base not in ("unet", "refiner"):
-            made = replace(made, prediction=part)
-        elif part == "residual":
-            made = replace(made, residual=True)
-        elif part == "focus" and base not in ("unet", "refiner"):
-            made = replace(made, lowest=FOCUS)
-        elif part == "proxy" and base not in ("unet", "refiner"):
-            made = replace(made, proxy=True, unroll=1)
-        elif unrolled and base == "unet":
-            made = replace(made, unroll=int(unrolled[2]), pushforward=unrolled[1] == "pf")
-        else:
-            base = None
+TITLES = {"refiner": "PDE-Refiner", "log-uniform": "Log-uniform"}
+
+
+def method(told: str | Mapping[str, Any] | Method) -> Method:
+    """The method of a label or of a mapping of its fields; one that is none is refused with those that are."""
+    if isinstance(told, Method):
+        return told
+    if isinstance(told, Mapping):
+        return _from_mapping(told)
+    base, options = _divided(told)
+    given: dict[str, Any] = {"model": base} if base in _models() else {"schedule": base}
+    for option in options:
+        name, value = _meaning(option, told)
+        if name in given:
+            raise ValueError(f"the method {told!r} says its {name} twice")
+        given[name] = value
+        if option.startswith("pf"):
+            given["pushforward"] = True
+    try:
+        return Method(**given)
+    except ValueError as error:
+        raise ValueError(f"method {told!r}: {error}") from None
+
+
+def _from_mapping(told: Mapping[str, Any]) -> Method:
+    names = {f.name: f for f in fields(Method)}
+    for name, value in told.items():
+        if name not in names:
+            raise ValueError(f"a method has no field {name!r}; its fields are {', '.join(names)}")
+        if type(value) is not type(names[name].default):
+            raise ValueError(f"a method's {name} is {value!r}, but it must be like {names[name].default!r}")
+    return Method(**told)
+
+
+def _models() -> tuple[str, ...]:
+    """Models that a label may begin with: one with a chain is named by its schedule."""
+    return tuple(name for name in known(MODELS) if name != "diffusion")
+
+
+def _divided(label: str) -> tuple[str, list[str]]:
+    """(base, options) of a label; the longest known base wins."""
+    file = re.match(r"(.+?\.json)(?:-|$)", label)
+    imported = re.match(r"([\w.]+:\w+)(?:-|$)", label)
+    bases = sorted((*_models(), *OLD, ADAPTIVE, *known(SCHEDULES)), key=len, reverse=True)
+    base = file[1] if file else imported[1] if imported else None
+    base = base or next((b for b in bases if label == b or label.startswith(f"{b}-")), None)
     if base is None:
         raise ValueError(
-            f"unknown method {label!r}: choose one of {', '.join(LABELS)}, with -residual, -v or -x0, -focus, -proxy, and for "
-            "unet -ut1, -pf1, … appended"
+            f"unknown method {label!r}: a method is one of {', '.join((*_models(), ADAPTIVE, *known(SCHEDULES)))} or a "
+            "schedule file FILE.json, with options appended: -v, -x0, -residual, -focus, -ut1, -pf1, -ddim, -proxy"
         )
-    if "proxy" in label.removesuffix("-proxy").split("-"):  # without its end it names its training
-        right = "-".join([base, *(part for part in rest if part != "proxy"), "proxy"])
-        raise ValueError(f"-proxy must end the method {label!r}: write {right}")
-    return made
+    return OLD.get(base, base), [part for part in label.removeprefix(base).split("-") if part]
 
 
-def _titled(label: str) -> str | None:
-    return next((b for b in TITLES if label == b or label.startswith(f"{b}-")), None)
+def _meaning(option: str, label: str) -> tuple[str, Any]:
+    """(field, value) of one option."""
+    unrolled = re.fullmatch(r"(ut|pf)(\d+)", option)
+    if unrolled:
+        return "unroll", int(unrolled[2])
+    if option in ("residual", "focus"):
+        return option, True
+    if option in known(PREDICTIONS):
+        return "prediction", option
+    if option in get_args(Transition):
+        return "transition", option
+    if option in FINETUNES:
+        return "finetune", option
+    raise ValueError(f"method {label!r}: there is no option -{option}")
 
 
 def title_of(label: str) -> str:
-    """A method's name in the paper's words; somebody else's label is its own title.
-
-    `unet-ut1` has two frames in its loss and is "U-Net UT, U=2". A fine-tuned model does not
-    name its U, which is a setting of the run (`finetune.unroll`) and not of the label.
-    """
-    base = _titled(label)
-    parts = [] if base is None else [p for p in label.removeprefix(base).split("-") if p]
-    words, how = [], "" if base in ("refiner", "adaptive") else " TF"
-    for part in parts:
-        unrolled = re.fullmatch(r"(ut|pf)(\d+)", part)
-        if unrolled and base == "unet":
-            how = f" {unrolled[1].upper()}, U={int(unrolled[2]) + 1}"
-        elif part == "proxy":
-            how = " + Proxy UT"
-        elif part in OPTIONS:
-            words.append(OPTIONS[part])
-        else:
-            return label
-    return label if base is None else ", ".join([TITLES[base] + how, *words])
+    """The title of a label; one that somebody else gave stays as it is."""
+    try:
+        return method(label).title
+    except ValueError:
+        return label
 
 
 def order_of(label: str) -> tuple[Any, ...]:
-    """The place of a method in a table: (family, then label with ut10 after ut2).
+    """Where a table lists a label; somebody else's stand behind all others."""
+    try:
+        return method(label).order
+    except ValueError:
+        return (10_000, _natural(label))
 
-    Families are numbered as in the paper; somebody else's label is behind them all.
-    """
-    base = _titled(label)
-    family = len(TITLES) if base is None else list(TITLES).index(base)
-    parts = re.split(r"(\d+)", label)
-    return family, [(int(p), "") if p.isdecimal() else (-1, p) for p in parts]
+
+def _natural(label: str) -> list[tuple[int, str]]:
+    """So that ut10 comes after ut2."""
+    return [(int(p), "") if p.isdecimal() else (-1, p) for p in re.split(r"(\d+)", label)]

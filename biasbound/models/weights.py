@@ -42,9 +42,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except FileNotFoundError as error:
         raise ValueError(f"{path} does not exist") from error
     except (SafetensorError, OSError) as error:
-        raise ValueError(
-            f"{path} is not a whole safetensors file ({error}); restore or delete it"
-        ) from error
+        raise ValueError(f"{path} is not a whole safetensors file ({error}); restore or delete it") from error
     if note is None:
         raise ValueError(f"{path} is a safetensors file, but not one of biasbound's")
     meta: dict[str, Any] = json.loads(note)
@@ -52,11 +50,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def save_numbered(
-    folder: Path,
-    number: int,
-    tensors: Mapping[str, Tensor],
-    meta: Mapping[str, Any],
-    keep: int = 2,
+    folder: Path, number: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], keep: int = 2
 ) -> Path:
     """Write checkpoint `number`, then remove all but the last `keep`."""
     path = folder / f"checkpoint-{number:09d}.safetensors"
@@ -73,11 +67,7 @@ def load_newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None
         try:
             return load_tensors(path)
         except ValueError as error:
-            warnings.warn(
-                f"{error}; going back to the checkpoint before it", DamagedCheckpoint, stacklevel=2
-            )
+            warnings.warn(f"{error}; going back to the checkpoint before it", DamagedCheckpoint, stacklevel=2)
     if every:
-        raise ValueError(
-            f"none of the {len(every)} checkpoints in {folder} can be read; delete them to start anew"
-        )
+        raise ValueError(f"none of the {len(every)} checkpoints in {folder} can be read; delete them to start anew")
     return None

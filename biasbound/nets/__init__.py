@@ -1,11 +1,11 @@
-"""Networks: one U-Net for 1-D and 2-D fields, told the log-SNR or not.
+"""Networks: `build` has their registry, `config` says what a U-Net is, `presets` has the paper's and small ones.
 
-`config` says what a network is, `presets` has those of the paper and small ones; `layers` and `blocks` are the
-parts, `unet` puts them together.
+`layers` and `blocks` are the U-Net's parts, `unet` puts them together.
 """
 
+from biasbound.nets.build import NETS, NetSpec
 from biasbound.nets.config import UNetConfig
 from biasbound.nets.presets import mini, paper
 from biasbound.nets.unet import ConditionalNet, DirectNet, UNet
 
-__all__ = ["ConditionalNet", "DirectNet", "UNet", "UNetConfig", "mini", "paper"]
+__all__ = ["NETS", "ConditionalNet", "DirectNet", "NetSpec", "UNet", "UNetConfig", "mini", "paper"]

@@ -1,4 +1,4 @@
-"""The parts of a U-Net: blocks, attention, ways between levels, log-SNR embedding."""
+"""The parts of a U-Net: blocks, attention, up- and downsampling, log-SNR embedding."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from biasbound.nets.config import UNetConfig
-from biasbound.nets.layers import (
-    Conv,
-    Field,
-    GroupNorm,
-    TransposedConv,
-    blocks_to_space,
-    space_to_blocks,
-)
+from biasbound.nets.layers import Conv, Field, GroupNorm, TransposedConv, blocks_to_space, space_to_blocks
 
 __all__ = ["Attention", "ConvNeXtBlock", "Down", "LogSnrEmbedding", "ResidualBlock", "Up", "conv"]
 
@@ -25,9 +18,7 @@ Shift = Float[Tensor, "B C"]
 HEADS, HEAD_CHANNELS = 4, 32
 
 
-def conv(
-    config: UNetConfig, inside: int, outside: int, k: int, *, depthwise: bool = False
-) -> Conv:
+def conv(config: UNetConfig, inside: int, outside: int, k: int, *, depthwise: bool = False) -> Conv:
     """A k-point (1-D) or k×k (2-D) convolution with the padding of the config."""
     return Conv((inside, outside), _kernel(config, k), _padding(config), depthwise=depthwise)
 
@@ -41,15 +32,16 @@ def _padding(config: UNetConfig) -> tuple[str, str]:
 
 
 class ResidualBlock(nn.Module):
-    """x + conv(SiLU(conv((1 + scale)·norm(x) + shift))): two convolutions, one normalisation, few operations.
+    """x + conv(SiLU(conv((1 + scale)·norm(x) + shift))): a lean block with one normalisation.
 
-    Scale and shift come from the log-SNR; the normalisation needs none of its own, since the convolution behind it
-    has both. The second convolution starts at zero, so that a new network is a chain of identities.
+    Scale and shift come from the log-SNR. The normalisation has no scale and shift of its own,
+    because the convolution that follows it provides both. The second convolution is initialised
+    to zero, so a new network is a chain of identities.
     """
 
     def __init__(self, config: UNetConfig, inside: int, outside: int) -> None:
         super().__init__()
-        assert inside == outside, "skips are added, so a residual block keeps its channels"
+        assert inside == outside, "a residual block adds its input, so it keeps the channels"
         self.shift_channels = 2 * inside
         self.enter = conv(config, inside, outside, 3)
         self.leave = conv(config, outside, outside, 3)
@@ -66,7 +58,7 @@ class ResidualBlock(nn.Module):
 
 
 class ConvNeXtBlock(nn.Module):
-    """skip(x) + conv₃(norm(GELU(conv₃(norm(depthwise₇(x) + shift))))), the block of the paper's networks."""
+    """skip(x) + conv₃(norm(GELU(conv₃(norm(depthwise₇(x) + shift))))), the paper's block."""
 
     def __init__(self, config: UNetConfig, inside: int, outside: int) -> None:
         super().__init__()
@@ -88,9 +80,10 @@ class ConvNeXtBlock(nn.Module):
 
 
 class Attention(nn.Module):
-    """x + attention(norm(x)) over all points, without positions, so that a shifted field gives a shifted result.
+    """x + attention(norm(x)) over all grid points.
 
-    `linear` replaces softmax(q kᵀ) v, which costs n² for n points, by softmax(q) (softmax(k)ᵀ v), which costs n.
+    There is no positional encoding, so shifting the input shifts the output. For n points,
+    softmax(q kᵀ) v costs O(n²); `linear` replaces it by softmax(q) (softmax(k)ᵀ v), which is O(n).
     """
 
     def __init__(self, channels: int, *, linear: bool) -> None:
@@ -106,9 +99,9 @@ class Attention(nn.Module):
         qkv = self.qkv(self.norm(x)).reshape(len(x), -1, 3, HEADS, HEAD_CHANNELS)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, heads, points, channels)
         scale = HEAD_CHANNELS**-0.5
-        if self.linear:
+        if self.linear:  # noqa: SIM108 - one line would hide the two formulas
             mixed = (q.softmax(-1) * scale) @ (k.softmax(-2).mT @ v)
-        else:  # written out: the fused kernels have no forward-mode derivative
+        else:  # written out, because the fused kernels have no forward-mode derivative
             mixed = (q * scale @ k.mT).softmax(-1) @ v
         mixed = mixed.transpose(1, 2).reshape(*x.shape[:-1], HEADS * HEAD_CHANNELS)
         out: Field = x + self.out_norm(self.out(mixed))
@@ -116,7 +109,11 @@ class Attention(nn.Module):
 
 
 class Down(nn.Module):
-    """To the next level: half the grid. ConvNeXt: a 4-point convolution of stride 2; residual: 2-point blocks."""
+    """To the next coarser level, with half the grid points along each axis.
+
+    ConvNeXt networks use a 4-point convolution of stride 2, residual networks merge 2-point
+    blocks.
+    """
 
     def __init__(self, config: UNetConfig, inside: int, outside: int) -> None:
         super().__init__()
@@ -133,7 +130,7 @@ class Down(nn.Module):
 
 
 class Up(nn.Module):
-    """Back to the level before, the counterpart of `Down`."""
+    """Back to the next finer level, the counterpart of `Down`."""
 
     def __init__(self, config: UNetConfig, inside: int, outside: int) -> None:
         super().__init__()
@@ -150,11 +147,12 @@ class Up(nn.Module):
 
 
 class LogSnrEmbedding(nn.Module):
-    """The log-SNR as the shifts of all blocks at once, (B,) → (B, channels).
+    """Map the log-SNR to the shifts of all blocks at once, (B,) → (B, channels).
 
-    Sines and cosines at frequencies from 2π/`PERIOD` up to `frequency`, equally spaced in the logarithm, then
-    two layers. The longest wave is longer than the range of log-SNR ever met (about −25 to 30), so no two levels
-    look alike; the shortest is a few units long, so that levels between those trained on are interpolated.
+    Sines and cosines at log-spaced frequencies from 2π/`PERIOD` up to `frequency`, followed by two
+    layers. The longest wave exceeds the range of log-SNR values that occur (about −25 to 30), so
+    no two levels share an embedding. The shortest wave is a few units long, so the network can
+    interpolate between the levels that it was trained on.
     """
 
     PERIOD = 128.0

@@ -1,10 +1,12 @@
 r"""Convolutions on fields of shape (B, H, W, C).
 
-Channels stand last, so that a 1×1 convolution, attention and an embedding's shift are plain matrix operations and
-oneDNN convolves without reordering. A 1-D field has H = 1 and kernels (1, k): one code serves both.
+Channels come last, so that 1×1 convolutions, attention and the shifts of the embedding are plain
+matrix operations, and oneDNN convolves without reordering. A 1-D field has H = 1 and kernels (1,
+k), so the same code serves 1-D and 2-D.
 
-Two measured choices (benchmarks/throughput.py, docs/log.md): a 1-D convolution is one matrix product over shifted
-copies; a 2-D one is oneDNN's, on a field wrapped in a way whose derivative is cheap.
+Two choices rest on measurements (benchmarks/throughput.py, docs/log.md). A 1-D convolution is one
+matrix product over shifted copies. A 2-D convolution uses oneDNN, on a field padded in a way whose
+derivative is cheap.
 """
 
 from __future__ import annotations
@@ -25,18 +27,12 @@ Pair = tuple[int, int]
 class Conv(nn.Module):
     """A convolution that keeps the grid (stride 1) or halves it (stride 2, kernel 4).
 
-    `padding` says for each of the axes H and W whether the grid is "circular" or ends in "zeros"; an axis of kernel
-    extent 1 needs none.
+    `padding` is "circular" or "zeros" for each of the axes H and W. It is not used along an axis
+    where the kernel has extent 1.
     """
 
     def __init__(
-        self,
-        channels: Pair,
-        kernel: Pair,
-        padding: tuple[str, str],
-        *,
-        stride: int = 1,
-        depthwise: bool = False,
+        self, channels: Pair, kernel: Pair, padding: tuple[str, str], *, stride: int = 1, depthwise: bool = False
     ) -> None:
         super().__init__()
         inside, outside = channels
@@ -54,14 +50,15 @@ class Conv(nn.Module):
         reach = ((self.kernel[0] - 1) // 2, (self.kernel[1] - 1) // 2)
         x, zeros = wrap(x, reach, self.padding)
         weight = self.weight.permute(0, 3, 1, 2)
-        y = F.conv2d(
-            x.permute(0, 3, 1, 2), weight, self.bias, self.stride, zeros, groups=self.groups
-        )
+        y = F.conv2d(x.permute(0, 3, 1, 2), weight, self.bias, self.stride, zeros, groups=self.groups)
         return y.permute(0, 2, 3, 1)
 
 
 class TransposedConv(nn.Module):
-    """A transposed convolution (kernel 4, stride 2) that doubles the grid along every axis of kernel extent > 1."""
+    """A transposed convolution (kernel 4, stride 2).
+
+    It doubles the grid along every axis where the kernel has an extent above 1.
+    """
 
     def __init__(self, channels: Pair, kernel: Pair, padding: tuple[str, str]) -> None:
         super().__init__()
@@ -75,7 +72,7 @@ class TransposedConv(nn.Module):
         reach = (int(self.kernel[0] > 1), int(self.kernel[1] > 1))
         stride = (1 + reach[0], 1 + reach[1])
         x, zeros = wrap(x, reach, self.padding)
-        # A cell wrapped around the input becomes two cells of the output, to be cut off again.
+        # Each cell of circular padding becomes two cells of the output, which are cropped here.
         cut = tuple(r + 2 * (r - z) for r, z in zip(reach, zeros, strict=True))
         weight = self.weight.permute(0, 3, 1, 2)
         y = F.conv_transpose2d(x.permute(0, 3, 1, 2), weight, self.bias, stride, cut)
@@ -83,7 +80,7 @@ class TransposedConv(nn.Module):
 
 
 class GroupNorm(nn.Module):
-    """Each sample to mean 0 and variance 1 over channels and points, then a scale and a shift a channel."""
+    """Normalise each sample over channels and points, then scale and shift each channel."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -95,7 +92,7 @@ class GroupNorm(nn.Module):
 
 
 def _uniform(*parameters: Tensor, fan_in: int) -> None:
-    """U(−1/√fan_in, 1/√fan_in), PyTorch's own start for linear layers and convolutions."""
+    """U(−1/√fan_in, 1/√fan_in), PyTorch's default for linear layers and convolutions."""
     for parameter in parameters:
         nn.init.uniform_(parameter, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
 
@@ -117,19 +114,19 @@ def blocks_to_space(x: Field, factors: Pair) -> Field:
 
 
 def shifted_copies(x: Field, taps: int, padding: str) -> Field:
-    """(B, H, W, C) → (B, H, W, taps·C): each point beside its neighbours along W, from left to right."""
+    """(B, H, W, C) → (B, H, W, taps·C): the neighbours of each point along W, left to right."""
     reach = taps // 2
     copies = [x if by == 0 else _shifted(x, by, padding) for by in range(reach, reach - taps, -1)]
     return torch.cat(copies, -1) if taps > 1 else x
 
 
 def _shifted(x: Field, by: int, padding: str) -> Field:
-    # Padding by −n cuts, so that both cases and both derivatives are one copy.
+    # Padding by −n crops, so that both cases and both derivatives need one copy only.
     return x.roll(by, 2) if padding == "circular" else F.pad(x, (0, 0, by, -by))
 
 
 def wrap(x: Field, reach: Pair, padding: tuple[str, str]) -> tuple[Field, Pair]:
-    """The field continued by `reach` cells along its circular axes, and the zeros still needed along the others."""
+    """Pad the circular axes by `reach` cells; also return the zero padding due on the others."""
     zeros = [0, 0]
     for i, (r, kind) in enumerate(zip(reach, padding, strict=True)):
         if kind == "zeros":
@@ -143,7 +140,8 @@ def _continued(x: Tensor, axis: int, r: int) -> Tensor:
     n = x.shape[axis]
     if n < 2 * r:
         return torch.cat([x.narrow(axis, n - r, r), x, x.narrow(axis, 0, r)], axis)
-    # Cut into disjoint pieces, so that the derivative is one copy and two adds at the border. Overlapping slices, as
-    # in F.pad, have the derivative that each one fills a field with zeros, which costs as much as half a convolution.
+    # Disjoint pieces make the derivative one copy and two additions at the border. With
+    # overlapping slices, as in F.pad, the derivative of each slice fills a whole field with zeros,
+    # which costs as much as half a convolution.
     first, middle, last = torch.split_with_sizes(x, [r, n - 2 * r, r], axis)
     return torch.cat([last, first, middle, last, first], axis)

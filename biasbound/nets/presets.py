@@ -1,4 +1,4 @@
-"""Networks by name: the paper's three, and small ones for a CPU."""
+"""Networks by name: the paper's three, and small ones for CPUs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from biasbound.nets.config import UNetConfig
 
 __all__ = ["mini", "paper"]
 
-# Channels of the emulated state and of the condition x, width, padding. The Mach number of the transonic flow is a
-# channel of x alone.
+# Channels of the emulated state, channels of the condition x, width, padding. The Mach number of
+# the transonic flow is a channel of x only.
 PAPER: dict[str, tuple[int, int, int, tuple[str, ...]]] = {
     "ks": (1, 1, 64, ("circular",)),
     "kolmogorov": (2, 2, 64, ("circular", "circular")),
@@ -25,7 +25,7 @@ MINI = {
 def paper(case: str) -> UNetConfig:
     """The paper's denoiser network for "ks", "kolmogorov" or "transonic"."""
     if case not in PAPER:
-        raise ValueError(f"the paper has no network for {case!r}; there are {', '.join(PAPER)}")
+        raise ValueError(f"the paper has no network for {case!r}; choose from {', '.join(PAPER)}")
     state, condition, width, padding = PAPER[case]
     return UNetConfig(
         in_channels=state + condition,
@@ -43,20 +43,17 @@ def paper(case: str) -> UNetConfig:
 
 
 def mini(
-    size: str = "small",
-    *,
-    in_channels: int = 2,
-    out_channels: int = 1,
-    padding: tuple[str, ...] = ("circular",),
+    size: str = "small", *, in_channels: int = 2, out_channels: int = 1, padding: tuple[str, ...] = ("circular",)
 ) -> UNetConfig:
-    """A lean denoiser network for a CPU, "small" or "large"; 1-D or 2-D by the number of paddings.
+    """A lean denoiser network for CPUs, "small" or "large".
 
-    Small ones converge within minutes, large ones within an hour; widths grow where the grid is coarse and cheap.
+    The number of paddings makes it 1-D or 2-D. Small networks converge within minutes, large ones
+    within an hour. Large networks are wider at the coarse levels, where that is cheap.
     """
     if (len(padding), size) not in MINI:
         raise ValueError(
             f"there is no mini network {size!r} in {len(padding)} dimensions; "
-            'sizes are "small" and "large", dimensions 1 and 2'
+            'choose the size "small" or "large" and 1 or 2 dimensions'
         )
     width, multipliers = MINI[len(padding), size]
     return UNetConfig(

@@ -1,4 +1,4 @@
-"""The U-Net that all models share, and its two roles: conditional denoiser and deterministic emulator."""
+"""The U-Net shared by all models, as a conditional denoiser and as a deterministic emulator."""
 
 from __future__ import annotations
 
@@ -10,16 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from biasbound.core.noise import Condition, State
-from biasbound.nets.blocks import (
-    Attention,
-    ConvNeXtBlock,
-    Down,
-    LogSnrEmbedding,
-    ResidualBlock,
-    Shift,
-    Up,
-    conv,
-)
+from biasbound.nets.blocks import Attention, ConvNeXtBlock, Down, LogSnrEmbedding, ResidualBlock, Shift, Up, conv
 from biasbound.nets.config import UNetConfig
 from biasbound.nets.layers import Field
 
@@ -29,11 +20,9 @@ Shifts = Iterator[Shift | None]
 
 
 class Stage(nn.Module):
-    """Some blocks at one level, and attention behind them if there is any."""
+    """The blocks of one level, followed by attention if the config has it."""
 
-    def __init__(
-        self, config: UNetConfig, inside: int, outside: int, count: int, attention: nn.Module
-    ) -> None:
+    def __init__(self, config: UNetConfig, inside: int, outside: int, count: int, attention: nn.Module) -> None:
         super().__init__()
         block = ConvNeXtBlock if config.block == "convnext" else ResidualBlock
         widths = [inside, *repeat(outside, count)]
@@ -54,11 +43,12 @@ class UNet(nn.Module):
                  └→ down₁ ─────────────────→ up₁ ─┘
                        └→ … down_L → middle → up_L ┘
 
-    Every level's skip is used: concatenated with "convnext" blocks, the paper's, and added with the lean "residual"
-    ones. The head is one block without shift, since the finest level is the dearest. Without `middle` blocks the
-    coarsest level has no skip, as nothing lies between its ends.
+    Every level has a skip connection: concatenated with the paper's "convnext" blocks, added with
+    the lean "residual" blocks. The head is a single block, because the finest level is the most
+    expensive one. Without `middle` blocks the coarsest level has no skip, since nothing lies
+    between its ends.
 
-    Weights start from the global generator, or from `generator` alone.
+    Weights are drawn from the global generator, or from `generator` if it is given.
     """
 
     def __init__(self, config: UNetConfig, generator: torch.Generator | None = None) -> None:
@@ -91,7 +81,7 @@ class UNet(nn.Module):
         self.middle = nn.ModuleList(
             Stage(config, last, last, count, a) for a in (attention(last, False), nn.Identity())
         )
-        # What a level of the way up receives: its own width, and its skip's if that is concatenated.
+        # Input channels of each level on the way up: its own, plus those of a concatenated skip.
         joined = [2 * w if convnext else w for w in widths]
         if not config.middle:
             joined[-1] = last
@@ -112,9 +102,7 @@ class UNet(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def forward(
-        self,
-        inputs: Float[Tensor, "B I *N"],
-        log_snr: Float[Tensor, " B"] | None = None,
+        self, inputs: Float[Tensor, "B I *N"], log_snr: Float[Tensor, " B"] | None = None
     ) -> Float[Tensor, "B O *N"]:
         self._check(inputs, log_snr)
         x = inputs.unsqueeze(2) if self.config.dims == 1 else inputs
@@ -139,7 +127,7 @@ class UNet(nn.Module):
             skips[-1] = None
         for stage, to_fine in zip(self.up, self.to_fine, strict=True):
             x = to_fine(stage(self._join(x, skips.pop()), shifts))
-        # The paper's head is not told the noise level.
+        # The paper's head does not receive the noise level.
         last = repeat(None) if self.config.block == "convnext" else shifts
         y: Field = self.output(self.head(self._join(x, skips.pop()), last))
         return y
@@ -160,24 +148,28 @@ class UNet(nn.Module):
         grid = inputs.shape[2:]
         if any(n % config.stride or n < config.least_grid for n in grid):
             raise ValueError(
-                f"a network of {len(config.multipliers)} levels with {config.block} blocks takes grids whose sizes "
-                f"are multiples of {config.stride} and at least {config.least_grid}, got {tuple(grid)}"
+                f"a network of {len(config.multipliers)} levels with {config.block} blocks takes "
+                f"grid sizes that are multiples of {config.stride} and at least "
+                f"{config.least_grid}, got {tuple(grid)}"
             )
         if config.noise != (log_snr is not None):
             raise ValueError(
-                "the network was made with a noise input and needs log_snr"
+                "the network was built with a noise input and needs log_snr"
                 if config.noise
-                else "the network was made without a noise input and takes no log_snr"
+                else "the network was built without a noise input and takes no log_snr"
             )
 
 
 class ConditionalNet(nn.Module):
-    """output = net(z_t, x, log-SNR): the network behind a denoiser. `in_channels` counts z_t and x together."""
+    """output = net(z_t, x, log-SNR): the network inside a denoiser.
+
+    `in_channels` counts the channels of z_t and x together.
+    """
 
     def __init__(self, config: UNetConfig, generator: torch.Generator | None = None) -> None:
         super().__init__()
         if not config.noise:
-            raise ValueError("a denoiser's network needs a noise input: set noise to true")
+            raise ValueError("the network of a denoiser needs a noise input: set noise to true")
         self.unet = UNet(config, generator)
         self.config = config
 
@@ -191,13 +183,13 @@ class ConditionalNet(nn.Module):
 
 
 class DirectNet(nn.Module):
-    """y = net(x): the same U-Net without noise input, the deterministic baseline."""
+    """y = net(x): the same U-Net without a noise input, the deterministic baseline."""
 
     def __init__(self, config: UNetConfig, generator: torch.Generator | None = None) -> None:
         super().__init__()
         if config.noise:
             raise ValueError(
-                "a deterministic network has no noise input: set noise to false, or use config.deterministic()"
+                "a deterministic network has no noise input: set noise to false or use config.deterministic()"
             )
         self.unet = UNet(config, generator)
         self.config = config

@@ -31,6 +31,7 @@ __all__ = [
     "described",
     "find",
     "home",
+    "imported",
     "kinds",
     "known",
     "name_of",
@@ -58,7 +59,7 @@ class Additions(NamedTuple):
     entries: Mapping[str, Mapping[str, Any]]
 
 
-def home(kind: str, built_in: dict[str, T]) -> dict[str, T]:
+def home(kind: str, built_in: dict[str, Any]) -> dict[str, Any]:
     """Declare `built_in` as the dict of a kind (plural: "schedules"); returns it."""
     _HOMES[kind] = _Home(kind, built_in, frozenset(built_in))
     return built_in
@@ -85,16 +86,14 @@ def find(registry: dict[str, T], name: str) -> T:
                 f"{own.kind[:-1]} {name!r} would have to be imported, which no loaded file may ask for: give it on the "
                 "command line or in your own config"
             )
-        registry[name] = _imported(name)
+        registry[name] = imported(name)
     if name not in registry:
         near = difflib.get_close_matches(name, registry, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(
-            f"there is no {own.kind[:-1]} {name!r}: there are {', '.join(registry)}{hint}"
-        )
+        raise ValueError(f"there is no {own.kind[:-1]} {name!r}: there are {', '.join(registry)}{hint}")
     value = registry[name]
     if isinstance(value, str):  # one of ours, imported when it is first asked for
-        value = registry[name] = _imported(value)
+        value = registry[name] = imported(value)
     return value
 
 
@@ -114,8 +113,7 @@ def allow(names: Iterable[str]) -> None:
 def additions() -> Additions:
     """All that was added to the registries or allowed since their packages were loaded."""
     added = {
-        found.kind: {n: v for n, v in found.entries.items() if n not in found.built_in}
-        for found in _HOMES.values()
+        found.kind: {n: v for n, v in found.entries.items() if n not in found.built_in} for found in _HOMES.values()
     }
     return Additions(frozenset(_ALLOWED), {kind: new for kind, new in added.items() if new})
 
@@ -150,13 +148,10 @@ def _plug(own: _Home) -> None:
         try:
             own.entries[point.name] = point.load()
         except Exception as error:  # noqa: BLE001 - a broken package must not break the others
-            warnings.warn(
-                f"{own.kind[:-1]} {point.name!r} of {point.value} cannot be used: {error}",
-                stacklevel=4,
-            )
+            warnings.warn(f"{own.kind[:-1]} {point.name!r} of {point.value} cannot be used: {error}", stacklevel=4)
 
 
-def _imported(name: str) -> Any:
+def imported(name: str) -> Any:
     """What `package.module:name` stands for, modules in the current folder included."""
     module, _, thing = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))

@@ -41,10 +41,7 @@ def merged(studies: Sequence[Study]) -> Study:
     had = Counter(unit for s in studies for unit in {row.unit for row in s.rows})
     clash = {(dataset, label) for (dataset, label, _), n in had.items() if n > 1}
     named = [_renamed(s, run, clash) for s, run in zip(studies, runs, strict=True)]
-    kept = [
-        s if s.folder == first.folder or _same_test(s, first) else _without_rollouts(s)
-        for s in named
-    ]
+    kept = [s if s.folder == first.folder or _same_test(s, first) else _without_rollouts(s) for s in named]
     return replace(
         first,
         dataset=" · ".join(dict.fromkeys(s.dataset for s in studies)),

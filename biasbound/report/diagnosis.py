@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from biasbound.core.bias import BiasRow
+from biasbound.core.diagnose import Diagnosis
 from biasbound.report.style import WIDTH, curve, finish
-from biasbound.train.diagnose import Diagnosis
 
 __all__ = ["diagnosis_figure"]
 

@@ -21,10 +21,7 @@ FIGURES: dict[str, Callable[[Study], Figure]] = {
     **figures_flow.FIGURES,
 }
 OVER_RUNS = tuple(figures_rows.FIGURES)  # those that make sense for several runs at once
-KINDS: dict[str, dict[str, Any]] = {
-    "png": {"dpi": 140},
-    "pdf": {"metadata": {"CreationDate": None}},
-}
+KINDS: dict[str, dict[str, Any]] = {"png": {"dpi": 140}, "pdf": {"metadata": {"CreationDate": None}}}
 
 
 def known_figures(names: Iterable[str]) -> None:

@@ -25,9 +25,7 @@ Picture = tuple[str, np.ndarray, np.ndarray]  # title, values, what sets the col
 ROUND_OFF = 1e-12  # of the largest energy: what lies below is the arithmetic's
 
 
-def _familiar(
-    test: Trajectories, fields: Float[np.ndarray, "K C *N"]
-) -> tuple[str, Float[np.ndarray, "K ..."]]:
+def _familiar(test: Trajectories, fields: Float[np.ndarray, "K C *N"]) -> tuple[str, Float[np.ndarray, "K ..."]]:
     """(name, values) of the most familiar quantity."""
     return next(iter(quantities(test, fields).items()))
 
@@ -124,12 +122,7 @@ def _space_times(test: Trajectories, name: str, lines: list[Picture], frames: in
     return figure
 
 
-def _frame_rows(
-    test: Trajectories,
-    name: str,
-    lines: list[Picture],
-    pick: np.ndarray,
-) -> Figure:
+def _frame_rows(test: Trajectories, name: str, lines: list[Picture], pick: np.ndarray) -> Figure:
     """One row of frames for the truth and two for each method."""
     height = 0.8 * WIDTH / (len(pick) + 0.4) * shape_of(test) + 0.1
     figure = Figure(figsize=(WIDTH, 0.6 + height * len(lines)), layout="constrained")
@@ -171,14 +164,7 @@ def spectra(study: Study) -> Figure:
     for name, energy in found.items():
         k = np.arange(1, len(energy)).tolist()
         style = TRUTH if name == "truth" else {}
-        curve(
-            axes,
-            k,
-            energy[1:].tolist(),
-            name,
-            study.labels.index(name) if name in study.labels else 0,
-            **style,
-        )
+        curve(axes, k, energy[1:].tolist(), name, study.labels.index(name) if name in study.labels else 0, **style)
     finish(axes, x="wavenumber k", y="energy E(k)", title="Last predicted frame", log="xy")
     top = max(float(energy[1:].max()) for energy in found.values())
     axes.set_ylim(bottom=max(axes.get_ylim()[0], ROUND_OFF * top))

@@ -67,8 +67,7 @@ def correlation(study: Study) -> Figure:
         shown: list[str] = []
         for place, label, rows in _methods(study, dataset):
             mean, low, high = (
-                over_seeds(select(rows, metric=f"correlation_time{end}"))
-                for end in ("", "_worst", "_best")
+                over_seeds(select(rows, metric=f"correlation_time{end}")) for end in ("", "_worst", "_best")
             )
             if mean is None or mean.mean is None:
                 continue
@@ -76,9 +75,7 @@ def correlation(study: Study) -> Figure:
             bar = [[max(0.0, mean.mean - ends[0])], [max(0.0, ends[1] - mean.mean)]]
             axes.errorbar([mean.mean], [len(shown)], xerr=bar, capsize=3, **look(place))
             shown.append(label)
-        finish(
-            axes, x="high-correlation time", y="", title=_title(dataset, datasets), legend=False
-        )
+        finish(axes, x="high-correlation time", y="", title=_title(dataset, datasets), legend=False)
         axes.set_yticks(range(len(shown)), shown)
         axes.invert_yaxis()
     return figure

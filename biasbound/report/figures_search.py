@@ -64,12 +64,7 @@ def thresholds(study: Study, width: float = 0.01) -> Figure:
             ]
             if groups:
                 axes.errorbar(
-                    [s for s, _ in groups],
-                    errors,
-                    spread,
-                    capsize=3,
-                    label=f"τ = {tau:.2f} ± {width:g}",
-                    **look(i),
+                    [s for s, _ in groups], errors, spread, capsize=3, label=f"τ = {tau:.2f} ± {width:g}", **look(i)
                 )
         lowest = min(search.exploration.solved, default=math.nan)
         errors = [p.clean for p in search.exploration.points if math.isclose(p.sigma, lowest)]
@@ -188,9 +183,7 @@ def contributions(study: Study) -> Figure:
 
 def gradients(study: Study) -> Figure:
     """Cosine between gradients with proxy P⁽ⁿ⁾ and with full unrolling, against n."""
-    models = _found(
-        [m for m in study.first_seeds() if m.gradients], "gradients.json", "06-evaluate"
-    )
+    models = _found([m for m in study.first_seeds() if m.gradients], "gradients.json", "06-evaluate")
     figure, panels = grid_of(len(models))
     kinds = {"to_full": "proxy and full unrolling", "to_teacher": "proxy and teacher forcing"}
     for axes, model in zip(panels, models, strict=True):

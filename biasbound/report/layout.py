@@ -115,18 +115,14 @@ class Table:
         def plain(text: str) -> str:
             return _escaped(text, {})
 
-        body = [
-            [[c.written(plain, "{}*") for c in line.cells] for line in group]
-            for group in self.groups
-        ]
+        body = [[[c.written(plain, "{}*") for c in line.cells] for line in group] for group in self.groups]
         head = [plain(c) for c in self.columns]
         every = [head, *(line for group in body for line in group)]
         widths = [max(len(line[i]) for line in every) for i in range(len(head))]
 
         def row(line: list[str]) -> str:
             cells = [
-                c.ljust(w) if i < self.left else c.rjust(w)
-                for i, (c, w) in enumerate(zip(line, widths, strict=True))
+                c.ljust(w) if i < self.left else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
             ]
             return "  ".join(cells).rstrip()
 
@@ -149,9 +145,7 @@ class Table:
             made.add_section()
             for line in group:
                 cells = [
-                    Text.assemble(
-                        (c.value, "bold" if c.best else ""), f" {c.rest}" if c.rest else ""
-                    )
+                    Text.assemble((c.value, "bold" if c.best else ""), f" {c.rest}" if c.rest else "")
                     for c in line.cells
                 ]
                 made.add_row(*cells)

@@ -36,8 +36,7 @@ def draw(trajectories: Trajectories, trajectory: int = 0) -> Figure:
     """A figure of one trajectory."""
     if not -len(trajectories) <= trajectory < len(trajectories):
         raise ValueError(
-            f"{trajectories.name} has no trajectory {trajectory}: "
-            f"choose one of 0 … {len(trajectories) - 1}"
+            f"{trajectories.name} has no trajectory {trajectory}: choose one of 0 … {len(trajectories) - 1}"
         )
     one = trajectories.select(range(len(trajectories))[trajectory])
     figure = _space_time(one) if len(one.layout.grid) == 1 else _frames(one)
@@ -57,10 +56,7 @@ def save_picture(figure: Figure, path: Path, overwrite: bool = False) -> None:
 
 
 def image(
-    axes: Axes,
-    values: Float[np.ndarray, "X Y"],
-    shown: np.ndarray,
-    extent: tuple[float, float, float, float],
+    axes: Axes, values: Float[np.ndarray, "X Y"], shown: np.ndarray, extent: tuple[float, float, float, float]
 ) -> AxesImage:
     """Values over (first axis → right, second axis → up), coloured by the limits of `shown`."""
     known = shown[np.isfinite(shown)]
@@ -69,14 +65,7 @@ def image(
         low, high = -max(-low, high), max(-low, high)
     cmap = colormaps["RdBu_r" if low < 0 < high else "cividis"].with_extremes(bad="0.55")
     return axes.imshow(
-        values.T,
-        origin="lower",
-        extent=extent,
-        aspect="auto",
-        cmap=cmap,
-        vmin=low,
-        vmax=high,
-        interpolation="nearest",
+        values.T, origin="lower", extent=extent, aspect="auto", cmap=cmap, vmin=low, vmax=high, interpolation="nearest"
     )
 
 
@@ -97,9 +86,7 @@ def _space_time(one: Trajectories) -> Figure:
     return figure
 
 
-def quantities(
-    of: Trajectories, fields: Float[np.ndarray, "K C *N"]
-) -> dict[str, Float[np.ndarray, "K ..."]]:
+def quantities(of: Trajectories, fields: Float[np.ndarray, "K C *N"]) -> dict[str, Float[np.ndarray, "K ..."]]:
     """What to show of some frames, by name; the most familiar quantity is the first.
 
     Pressure and vorticity of a gas, vorticity of a flow, else the channels. A third space axis is
@@ -117,9 +104,7 @@ def quantities(
     return {name: np.where(solid, np.nan, values) for name, values in found.items()}
 
 
-def _plane_quantities(
-    of: Trajectories, fields: Float[np.ndarray, "K C X Y"]
-) -> dict[str, Float[np.ndarray, "K X Y"]]:
+def _plane_quantities(of: Trajectories, fields: Float[np.ndarray, "K C X Y"]) -> dict[str, Float[np.ndarray, "K X Y"]]:
     named = {name: fields[:, c] for c, name in enumerate(of.channels)}
     if {"momentum_x", "momentum_y", "density"} <= {*named}:
         named |= {f"velocity_{a}": named[f"momentum_{a}"] / named["density"] for a in "xy"}

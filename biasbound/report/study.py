@@ -74,9 +74,7 @@ class Study:
     def name(self, of: Search | Model) -> str:
         """The label, with the dataset and the seed where there are several."""
         group: Sequence[Search | Model] = self.searches if isinstance(of, Search) else self.models
-        return told_apart(
-            (of.dataset, of.label, of.seed), {(o.dataset, o.label, o.seed) for o in group}
-        )
+        return told_apart((of.dataset, of.label, of.seed), {(o.dataset, o.label, o.seed) for o in group})
 
     @property
     def labels(self) -> list[str]:
@@ -89,9 +87,7 @@ class Study:
         lowest = {(m.dataset, m.label): m for m in sorted(self.models, key=lambda m: -m.seed)}
         return tuple(sorted(lowest.values(), key=lambda m: self.labels.index(m.label)))
 
-    def truth(
-        self, trajectories: int, frames: int, first: int = 0
-    ) -> Float[np.ndarray, "S K C *N"]:
+    def truth(self, trajectories: int, frames: int, first: int = 0) -> Float[np.ndarray, "S K C *N"]:
         """Frames 1 … K of test trajectories, which predictions are compared with."""
         if self.test is None:
             raise ValueError(f"{self.folder} has no test data, so there is no truth to show")
@@ -247,9 +243,7 @@ def _model(label: str, seed: int, at: Mapping[str, Path]) -> Model:
         log=_lines(trained / "log.jsonl", LogRow) if trained else (),
         chain=_lines(trained / "chain.jsonl", Moment) if trained else (),
         bias=_json(evaluated / "bias.json", tuple[Level, ...], ()) if evaluated else (),
-        gradients=_json(evaluated / "gradients.json", tuple[GradientRow, ...], ())
-        if evaluated
-        else (),
+        gradients=_json(evaluated / "gradients.json", tuple[GradientRow, ...], ()) if evaluated else (),
         rollout=_rollout(at["05-rollout"]) if "05-rollout" in at else None,
     )
 
@@ -258,15 +252,11 @@ def _rollout(path: Path) -> Rollout | None:
     file = path / "prediction.npy"
     if not file.exists():
         return None
-    told: RolloutFile = read_json(
-        path / "rollout.json", RolloutFile, "roll the emulator out again"
-    )
+    told: RolloutFile = read_json(path / "rollout.json", RolloutFile, "roll the emulator out again")
     try:
         prediction = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{file} is not a readable array ({error}); roll the emulator out again"
-        ) from None
+        raise ValueError(f"{file} is not a readable array ({error}); roll the emulator out again") from None
     if prediction.ndim < 5 or prediction.dtype.kind != "f" or 0 in prediction.shape:
         raise ValueError(
             f"{file} has shape {prediction.shape} and type {prediction.dtype}, not float "
@@ -276,10 +266,7 @@ def _rollout(path: Path) -> Rollout | None:
 
 
 def _stages(folder: Path) -> Iterator[Stage]:
-    for path in (
-        folder / "01-data" / "stage.json",
-        *sorted(folder.glob("0[2-6]-*/*/seed-*/stage.json")),
-    ):
+    for path in (folder / "01-data" / "stage.json", *sorted(folder.glob("0[2-6]-*/*/seed-*/stage.json"))):
         if path.exists():
             found: Stage = read_json(path, Stage, CURE)
             yield found if found.stage else replace(found, stage=path.parts[-2])

@@ -10,18 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-__all__ = [
-    "LOOK",
-    "PALETTE",
-    "WIDTH",
-    "Absent",
-    "curve",
-    "finish",
-    "grid_of",
-    "look",
-    "name_ends",
-    "spread",
-]
+__all__ = ["LOOK", "PALETTE", "WIDTH", "Absent", "curve", "finish", "grid_of", "look", "name_ends", "spread"]
 
 WIDTH = 9.0  # inches
 # Okabe and Ito's colours without the yellow, which is too light for a line.
@@ -64,9 +53,7 @@ def curve(
         axes.fill_between(x, low, high, color=shown["color"], alpha=0.15, linewidth=0)
 
 
-def grid_of(
-    count: int, height: float = 2.9, columns: int = 3, share: bool = True
-) -> tuple[Figure, list[Axes]]:
+def grid_of(count: int, height: float = 2.9, columns: int = 3, share: bool = True) -> tuple[Figure, list[Axes]]:
     """A figure with `count` panels, which share their axes if `share`."""
     columns = min(columns, count)
     rows = -(-count // columns)
@@ -80,15 +67,7 @@ def grid_of(
     return figure, list(panels[:count])
 
 
-def finish(
-    axes: Axes,
-    *,
-    x: str,
-    y: str,
-    title: str = "",
-    log: str = "",
-    legend: bool = True,
-) -> None:
+def finish(axes: Axes, *, x: str, y: str, title: str = "", log: str = "", legend: bool = True) -> None:
     """Labels, logarithmic axes where the data can have them, light grid, legend."""
     for name in log:
         values = [
@@ -103,9 +82,7 @@ def finish(
             span = max(finite) / min(finite)
             axis = axes.xaxis if name == "x" else axes.yaxis
             if span < 30:  # decades alone would label next to nothing
-                axis.set_major_locator(
-                    MaxNLocator(4) if span < 5 else LogLocator(subs=(1.0, 2.0, 5.0))
-                )
+                axis.set_major_locator(MaxNLocator(4) if span < 5 else LogLocator(subs=(1.0, 2.0, 5.0)))
                 axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
                 axis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(x)

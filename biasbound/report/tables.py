@@ -58,9 +58,7 @@ def _entry(found: Summary | None, write: Callable[..., str], better: int = 1) ->
     if found is None:
         return Entry(NONE)
     if found.mean is None:
-        return Entry(
-            Cell("∞", f"({found.lost} of {found.seeds} seeds)" if found.seeds > 1 else "")
-        )
+        return Entry(Cell("∞", f"({found.lost} of {found.seeds} seeds)" if found.seeds > 1 else ""))
     rest = f"± {write(found.spread, 1)}" if found.seeds > 1 else ""
     return Entry(Cell(write(found.mean), rest), better * found.mean)
 

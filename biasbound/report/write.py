@@ -14,9 +14,7 @@ from biasbound.report.tables import table1
 __all__ = ["write_report", "write_tables"]
 
 
-def write_report(
-    run: Path, out: Path, *, figures: Sequence[str] | None = None, page: bool = True
-) -> list[Path]:
+def write_report(run: Path, out: Path, *, figures: Sequence[str] | None = None, page: bool = True) -> list[Path]:
     """Write table.md, table.tex, figures/ and index.html of a run into `out`; returns their paths.
 
     `figures` names those to draw, () none; without it all that the run has data for are drawn.

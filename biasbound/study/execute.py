@@ -1,6 +1,6 @@
-"""Bring about the units of a study: skip what is done, go on with what has begun, side by side where nothing waits.
+"""Make the units of a study: skip what is done, go on with what has begun, side by side where nothing waits.
 
-Every process computes on the same number of threads whatever `jobs` is, so that results do not hang on it. A unit that
+Every process computes on the same number of threads whatever `jobs` is, so that results do not depend on it. A unit that
 fails takes only those with it that read it; the others go on, and the failure is told at the end.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,19 @@ import torch.distributed as dist
 
 from biasbound._io import remove, workers
 from biasbound.metrics.rows import read_rows, write_rows
-from biasbound.models.method import Method, method
-from biasbound.study.config import NetworkConfig
+from biasbound.registry import Additions, additions, restore
 from biasbound.study.folder import RunDir, Unit
 from biasbound.study.follow import Event, Follower, Spent, Tell
 from biasbound.study.stages.data import make_data
-from biasbound.study.stages.evaluate import Cost, make_evaluate
+from biasbound.study.stages.evaluate import make_evaluate
 from biasbound.study.stages.material import Material
+from biasbound.study.stages.place import NOTHING, Cost, Place
 from biasbound.study.stages.rollout import make_rollout
 from biasbound.study.stages.search import make_search
 from biasbound.study.stages.train import make_finetune, make_train
 from biasbound.train.trainer import distributed
 
-__all__ = ["Manner", "Outcome", "bring_about", "collect"]
+__all__ = ["Manner", "Outcome", "collect", "make_units"]
 
 TRAININGS = ("search", "train", "finetune")
 FAILURES = (ValueError, OSError, ArithmeticError, ImportError)
@@ -40,7 +40,7 @@ FAILURES = (ValueError, OSError, ArithmeticError, ImportError)
 
 @dataclass(frozen=True)
 class Manner:
-    """How to compute; the results do not hang on it, `threads` and `device` aside."""
+    """How to compute; the results do not depend on it, `threads` and `device` aside."""
 
     jobs: int = 1
     threads: int = 1
@@ -75,15 +75,23 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-# Of this process: units of a study share it. Named by all that a Material takes from a config.
-_materials: dict[tuple[str, str, str, NetworkConfig], Material] = {}
+STAGE: dict[str, Callable[[Any, Place], dict[str, Any]]] = {
+    "data": make_data,
+    "search": make_search,
+    "train": make_train,
+    "finetune": make_finetune,
+    "rollout": make_rollout,
+    "evaluate": make_evaluate,
+}
+
+_materials: dict[tuple[str, str, str], Material] = {}  # of this process: units of a study share it
 
 
 def _material(run: RunDir, data: Unit, device: str) -> Material:
-    name = (str(run.path), data.key, device, run.config.network)
+    name = (str(run.path), data.key, device)
     if name not in _materials:
         _materials.clear()  # of another study
-        _materials[name] = Material(run.config, run.folder(data), device)
+        _materials[name] = Material(run.folder(data), device)
     return _materials[name]
 
 
@@ -93,66 +101,40 @@ def make_unit(run: RunDir, unit: Unit, tell: Tell, manner: Manner) -> None:
     rank = distributed(manner.device)
     if rank.rank != 0:
         if unit.stage in TRAININGS:
-            _stage(run, unit, run.folder(unit), tell, manner, Spent(run.folder(unit)))
+            STAGE[unit.stage](unit.job, _place(run, unit, tell, manner, Spent(run.folder(unit))))
         return
     tell(Event("start", unit.name))
     folder = run.begin(unit)
     started, spent = datetime.now(UTC).isoformat(timespec="seconds"), Spent(folder)
-    facts = _stage(run, unit, folder, tell, manner, spent)
+    facts = STAGE[unit.stage](unit.job, _place(run, unit, tell, manner, spent))
     told = {"threads": manner.threads, "processes": rank.world, "device": manner.device}
     run.finish(unit, {**told, "started": started, **spent.facts(), **facts})
     tell(Event("done", unit.name, note=_summary(facts)))
 
 
-def _stage(
-    run: RunDir, unit: Unit, folder: Path, tell: Tell, manner: Manner, spent: Spent
-) -> dict[str, Any]:
-    config, inputs = run.config, {other.stage: other for other in unit.inputs}
-    if unit.stage == "data":
+def _place(run: RunDir, unit: Unit, tell: Tell, manner: Manner, spent: Spent) -> Place:
+    inputs = {other.stage: other for other in unit.inputs}
 
-        def progress(split: str, done: int, total: int) -> None:
-            tell(Event("move", unit.name, done, total, f"{split} trajectories"))
-            spent.note()
+    def progress(split: str, done: int, total: int) -> None:
+        tell(Event("move", unit.name, done, total, f"{split} trajectories"))
+        spent.note()
 
-        return make_data(config.data, folder, max(manner.jobs, manner.threads), progress)
-    data = inputs["data"]
-    material = _material(run, data, manner.device)
-    follow = [Follower(unit, tell, spent)]
-    if unit.stage == "search":
-        return make_search(config, method(unit.label), unit.seed, material, folder, follow)
-    if unit.stage == "train":
-        searched = run.folder(inputs["search"]) if "search" in inputs else None
-        return make_train(config, _configured(unit), unit.seed, material, folder, searched, follow)
-    if unit.stage == "finetune":
-        trained = run.folder(inputs["train"])
-        return make_finetune(
-            config, method(unit.label), unit.seed, material, folder, trained, follow
-        )
-    emulator = run.folder(_emulator(unit)) / "emulator"
-    if unit.stage == "rollout":
-        return make_rollout(config, unit.seed, material, folder, emulator)
-    rollout = run.folder(inputs["rollout"])
-    return make_evaluate(
-        config, unit.label, unit.seed, material, folder, rollout, emulator, _cost(run, unit)
+    return Place(
+        folder=run.folder(unit),
+        label=unit.label,
+        seed=unit.seed,
+        inputs={stage: run.folder(other) for stage, other in inputs.items()},
+        observers=[Follower(unit, tell, spent)],
+        jobs=max(manner.jobs, manner.threads),
+        progress=progress,
+        cost=_cost(run, unit) if unit.stage == "evaluate" else NOTHING,
+        shared=_material(run, inputs["data"], manner.device) if "data" in inputs else None,
     )
-
-
-def _configured(unit: Unit) -> Method:
-    """The method with the numbers that the config gave it."""
-    told = unit.settings["method"]
-    names = ("levels", "refinements", "sigma_min")
-    return replace(method(unit.label), **{name: told[name] for name in names})
-
-
-def _emulator(unit: Unit) -> Unit:
-    """The unit whose folder has the emulator that this one uses."""
-    found = [u for u in unit.inputs if u.stage in ("train", "finetune")]
-    return found[0] if found else _emulator(next(u for u in unit.inputs if u.stage == "rollout"))
 
 
 def _cost(run: RunDir, unit: Unit) -> Cost:
     """All that was trained for an emulator, its search too."""
-    records, todo = [], [_emulator(unit)]
+    records, todo = [], [u for u in unit.inputs if u.stage in TRAININGS]
     while todo:
         now = todo.pop()
         records.append(run.record(now) or {})
@@ -169,7 +151,7 @@ def _summary(facts: Mapping[str, Any]) -> str:
     return ", ".join(f"{facts[k]:,} {k.replace('nfe', 'NFE')}" for k in shown if k in facts)
 
 
-def bring_about(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell) -> Outcome:
+def make_units(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell) -> Outcome:
     """Make every unit that is not done; `units` stand after what they read."""
     outcome, several = Outcome(), distributed(manner.device).world > 1
     if several:
@@ -193,9 +175,7 @@ def _doomed(unit: Unit, failed: Mapping[str, str]) -> bool:
     return any(other.name in failed or _doomed(other, failed) for other in unit.inputs)
 
 
-def _in_turn(
-    run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, outcome: Outcome
-) -> None:
+def _in_turn(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, outcome: Outcome) -> None:
     for unit in units:
         if _doomed(unit, outcome.failed):
             continue
@@ -217,22 +197,21 @@ def _fail(unit: Unit, error: BaseException, tell: Tell, outcome: Outcome) -> Non
 _queue: Any = None  # of a worker, to its parent
 
 
-def _remember_queue(to_parent: Any) -> None:
+def _begin_work(to_parent: Any, told: Additions) -> None:
     global _queue
     _queue = to_parent
+    restore(told)
 
 
 def _work(run: RunDir, unit: Unit, manner: Manner) -> None:
     make_unit(run, unit, _queue.put, manner)
 
 
-def _side_by_side(
-    run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, outcome: Outcome
-) -> None:
+def _side_by_side(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, outcome: Outcome) -> None:
     """As many processes as `jobs`; a unit starts when all that it reads is there."""
     events = multiprocessing.get_context("spawn").Queue()
     waiting, running = list(units), dict[Future[None], Unit]()
-    with workers(manner.jobs, _remember_queue, events) as pool:
+    with workers(manner.jobs, _begin_work, events, additions()) as pool:
         while waiting or running:
             pending = {u.name for u in (*waiting, *running.values())}
             waiting = [u for u in waiting if not _doomed(u, outcome.failed)]

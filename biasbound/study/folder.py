@@ -5,32 +5,31 @@
     RUN/03-train/<label>/seed-<s>/       RUN/04-finetune/<label>/seed-<s>/
     RUN/05-rollout/<label>/seed-<s>/     RUN/06-evaluate/<label>/seed-<s>/     RUN/07-report/
 
-A unit's *key* is a digest of all that its result hangs on: its stage, its part of the config and the keys of the units
-that it reads. `stage.json` is written last, with the key: a unit whose key is there is done and never made again, one
+A unit's *key* is a digest of all that its result depends on: its stage, its job (`jobs`) and the keys of the units that
+it reads. `stage.json` is written last, with the key: a unit whose key is there is done and never made again, one
 with another key is stale, one without has begun or not. Changed settings thus name exactly the units that they touch.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from biasbound import __version__
-from biasbound._io import lock, remove, write_text
+from biasbound._io import lock, read_json, remove, write_json, write_text
 from biasbound.study.config import Config
+from biasbound.study.jobs import digest, identity
 from biasbound.study.parsing import read_config, to_yaml
 
-__all__ = ["FORMAT", "STAGES", "RunDir", "State", "Unit", "open_run", "provenance", "read_json"]
+__all__ = ["FORMAT", "STAGES", "RunDir", "State", "Unit", "open_run", "provenance"]
 
-FORMAT = 1
+FORMAT = 2
 STAGES = {
     "data": "01-data",
     "search": "02-search",
@@ -48,43 +47,42 @@ class Unit:
     """One thing to make: a stage for a method and a seed. `inputs` are the units that it reads."""
 
     stage: str
+    job: Any = None  # what it reads of the config
     label: str = ""  # of the method; data and report have none
     seed: int = 0
-    settings: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # JSON values that its result hangs on
     inputs: tuple[Unit, ...] = ()
 
     @property
     def name(self) -> str:
         """As people and folders call it."""
-        return (
-            f"{STAGES[self.stage]}/{self.label}/seed-{self.seed}"
-            if self.label
-            else STAGES[self.stage]
-        )
+        return f"{STAGES[self.stage]}/{self.label}/seed-{self.seed}" if self.label else STAGES[self.stage]
+
+    @property
+    def settings(self) -> Any:
+        """JSON values of all that its result depends on, beside its inputs."""
+        return identity(self.job)
 
     @property
     def key(self) -> str:
-        told = {
-            "format": FORMAT,
-            "unit": self.name,
-            "settings": self.settings,
-            "inputs": [unit.key for unit in self.inputs],
-        }
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:20]
+        inputs = [unit.key for unit in self.inputs]
+        return digest({"format": FORMAT, "unit": self.name, "settings": self.settings, "inputs": inputs})
 
 
-def read_json(path: Path) -> Any:
-    """JSON of a file of ours; damage is a sentence."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ValueError(
-            f"{path} is damaged ({error}); remove the folder {path.parent} to make it again"
-        ) from error
+@dataclass(frozen=True)
+class _Mark:
+    """run.json."""
+
+    format: int
+    version: str
+    dataset: str
+    title: str
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """begun.json."""
+
+    key: str
 
 
 @dataclass(frozen=True)
@@ -100,28 +98,29 @@ class RunDir:
     def record(self, unit: Unit) -> dict[str, Any] | None:
         """What stage.json says of a finished unit."""
         path = self.folder(unit) / "stage.json"
-        found: dict[str, Any] | None = read_json(path) if path.exists() else None
+        if not path.exists():
+            return None
+        found: dict[str, Any] = read_json(path, dict[str, Any], f"remove the folder {path.parent} to make it again")
         return found
 
     def state(self, unit: Unit) -> State:
         record = self.record(unit)
         if record is not None:
-            return "done" if record["key"] == unit.key else "stale"
+            return "done" if record.get("key") == unit.key else "stale"
         begun = self.folder(unit) / "begun.json"
         if not begun.exists():
             return "to do"
-        return "begun" if read_json(begun)["key"] == unit.key else "stale"
+        told: _Begun = read_json(begun, _Begun, f"remove the folder {begun.parent} to make it again")
+        return "begun" if told.key == unit.key else "stale"
 
     def begin(self, unit: Unit) -> Path:
         """The unit's folder, marked with its key; what a killed process left in it is kept for going on."""
         folder = self.folder(unit)
         if self.state(unit) == "stale":
-            raise ValueError(
-                f"{folder} was made with other settings; give --redo to make it again"
-            )
+            raise ValueError(f"{folder} was made with other settings; give --redo to make it again")
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "begun.json").exists():
-            write_text(folder / "begun.json", json.dumps({"key": unit.key}))
+            write_json(folder / "begun.json", _Begun(unit.key), None)
         return folder
 
     def finish(self, unit: Unit, facts: Mapping[str, Any]) -> None:
@@ -136,7 +135,7 @@ class RunDir:
             "seed": unit.seed,
             **facts,
         }
-        write_text(self.folder(unit) / "stage.json", json.dumps(told, indent=1) + "\n")
+        write_json(self.folder(unit) / "stage.json", told)
         (self.folder(unit) / "begun.json").unlink(missing_ok=True)
 
     def discard(self, units: Iterable[Unit]) -> None:
@@ -159,18 +158,16 @@ def open_run(path: Path, config: Config | None = None) -> RunDir:
     """
     mark = path / "run.json"
     if mark.exists():
-        told = read_json(mark)
+        told: Any = read_json(mark, cure="name another folder")
         if not isinstance(told, dict) or told.get("format") != FORMAT:
             version = told.get("version", "unknown") if isinstance(told, dict) else "unknown"
             raise ValueError(
-                f"{path} is a run folder of biasbound {version}, which this version ({__version__}) cannot "
-                "continue; use another folder"
+                f"{path} is a run folder of biasbound {version}, which this version ({__version__}) cannot continue; "
+                "use another folder"
             )
         return RunDir(path, read_config(path / "config.yaml") if config is None else config)
     if config is None:
-        raise ValueError(
-            f"{path} is not a run folder (it has no run.json); `biasbound run` makes one"
-        )
+        raise ValueError(f"{path} is not a run folder (it has no run.json); `biasbound run` makes one")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path} exists and is not a run folder; name another one")
     path.mkdir(parents=True, exist_ok=True)
@@ -182,13 +179,8 @@ def open_run(path: Path, config: Config | None = None) -> RunDir:
 def save_config(run: RunDir) -> None:
     """Write config.yaml and run.json."""
     write_text(run.path / "config.yaml", to_yaml(run.config))
-    told = {
-        "format": FORMAT,
-        "version": __version__,
-        "dataset": run.config.data.dataset,
-        "title": run.config.title,
-    }
-    write_text(run.path / "run.json", json.dumps(told, indent=1) + "\n")
+    mark = _Mark(FORMAT, __version__, run.config.data.dataset, run.config.title)
+    write_json(run.path / "run.json", mark)
 
 
 def provenance() -> dict[str, Any]:
@@ -197,29 +189,21 @@ def provenance() -> dict[str, Any]:
 
     here = Path(__file__).parent
     ours = _git(here, "rev-parse", "--show-toplevel") == str(here.resolve().parent)
-    commit = (
-        _git(here, "rev-parse", "HEAD") if ours else None
-    )  # an installed copy has none of its own
+    commit = _git(here, "rev-parse", "HEAD") if ours else None  # an installed copy has none of its own
     return {
         "version": __version__,
         "commit": commit,
-        "dirty": None
-        if commit is None
-        else bool(_git(here, "status", "--porcelain", "--", str(here))),
+        "dirty": None if commit is None else bool(_git(here, "status", "--porcelain", "--", str(here))),
         "python": platform.python_version(),
         "torch": version("torch"),
         "machine": _processor(),
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     }
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
-        found = subprocess.run(
-            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=20
-        )
+        found = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=20)
     except (OSError, subprocess.SubprocessError):
         return None
     return found.stdout.strip()
@@ -228,9 +212,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        model = next(
-            line.partition(":")[2].strip() for line in lines if line.startswith("model name")
-        )
+        model = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         model = platform.processor()
     return f"{platform.machine()}, {model}" if model else platform.machine()

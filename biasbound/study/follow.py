@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from biasbound._io import write_text
-from biasbound.study.folder import Unit, read_json
+from biasbound._io import read_json, write_json
+from biasbound.study.folder import Unit
 from biasbound.train.trainer import Report
 
 __all__ = ["Event", "Follower", "Spent", "Tell"]
@@ -36,7 +36,9 @@ class Spent:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "spent.json"
-        before = read_json(self.path) if self.path.exists() else {"wall": 0.0, "cpu": 0.0}
+        before: dict[str, float] = {"wall": 0.0, "cpu": 0.0}
+        if self.path.exists():
+            before |= read_json(self.path, dict[str, float], f"remove {self.path}")
         self.start = time.perf_counter() - before["wall"], _cpu() - before["cpu"]
         self.last = time.perf_counter()
 
@@ -46,7 +48,7 @@ class Spent:
     def note(self) -> None:
         if time.perf_counter() - self.last > self.EVERY:
             self.last = time.perf_counter()
-            write_text(self.path, f'{{"wall": {self.now()["wall"]}, "cpu": {self.now()["cpu"]}}}')
+            write_json(self.path, self.now(), None)
 
     def facts(self) -> dict[str, float]:
         self.path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Which units a study is made of, and what the result of each hangs on.
+"""Which units a study is made of, and what each reads.
 
 data ─┬─ search ─ train ─ finetune ─ rollout ─ evaluate      (adaptive-proxy; without -proxy no finetune)
       └─ train ─ rollout ─ evaluate                           (every other method)
@@ -11,36 +11,37 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from biasbound.metrics import METRICS
 from biasbound.models.method import Method, method
+from biasbound.models.model import Settings
+from biasbound.registry import known
 from biasbound.study.config import Config
 from biasbound.study.folder import STAGES, Unit
-from biasbound.study.parsing import plain
-from biasbound.train.options import start_rule
+from biasbound.study.jobs import DataJob, EvaluateJob, FinetuneJob, RolloutJob, SearchJob, TrainJob
 
-__all__ = ["base_of", "closure", "study_units", "trained", "unit_of"]
-
-# Fields that change how a unit is made, but not what it is.
-MANNER = ("checkpoint_every", "compile")
+__all__ = ["closure", "methods_of", "study_units", "unit_of"]
 
 
-def base_of(label: str) -> Method:
-    """The method whose training a label starts from: itself, or that without -proxy."""
-    return method(label.removesuffix("-proxy"))
+def methods_of(config: Config) -> dict[str, Method]:
+    """The study's methods by their labels; two that share one are refused."""
+    found: dict[str, Method] = {}
+    for told in config.methods:
+        made = method(told)
+        if found.setdefault(made.label, made) != made:
+            raise ValueError(f"two methods are both called {made.label}: rename one of their schedule files")
+    return found
 
 
-def study_units(
-    config: Config, methods: Sequence[str] | None = None, upto: str = "evaluate"
-) -> list[Unit]:
-    """Every unit of the study up to a stage, each after those that it reads."""
+def study_units(config: Config, methods: Sequence[str] | None = None, upto: str = "evaluate") -> list[Unit]:
+    """Every unit of the study up to a stage, each after those that it reads; `methods` are labels."""
     last = list(STAGES).index(upto)
     data = data_unit(config)  # once: a folder of many files takes time to look through
-    wanted = [
-        unit_of(config, label, seed, data)
-        for seed in config.seeds
-        for label in (methods or config.methods)
-    ]
-    every = closure(wanted) if last > 0 else [data]
-    return [unit for unit in every if list(STAGES).index(unit.stage) <= last]
+    if last == 0:
+        return [data]
+    known_ones = methods_of(config)
+    chosen = known_ones.values() if methods is None else [known_ones[label] for label in methods]
+    wanted = [unit_of(config, each, seed, data) for seed in config.seeds for each in chosen]
+    return [unit for unit in closure(wanted) if list(STAGES).index(unit.stage) <= last]
 
 
 def closure(units: Iterable[Unit]) -> list[Unit]:
@@ -57,56 +58,50 @@ def closure(units: Iterable[Unit]) -> list[Unit]:
     return list(found.values())
 
 
-def unit_of(config: Config, label: str, seed: int, data: Unit) -> Unit:
+def unit_of(config: Config, chosen: Method, seed: int, data: Unit) -> Unit:
     """The last unit of a method: its evaluation."""
-    emulator = trained(config, label, seed, data)
-    rollout = Unit("rollout", label, seed, {"rollout": plain(config.rollout)}, (data, emulator))
-    return Unit("evaluate", label, seed, {"evaluate": plain(config.evaluate)}, (data, rollout))
+    emulator = trained(config, chosen, seed, data)
+    rollout = Unit("rollout", RolloutJob(config.rollout), chosen.label, seed, (data, emulator))
+    job = EvaluateJob(config.data.dataset, config.evaluate, known(METRICS))
+    return Unit("evaluate", job, chosen.label, seed, (data, emulator, rollout))
 
 
-def trained(config: Config, label: str, seed: int, data: Unit) -> Unit:
+def trained(config: Config, chosen: Method, seed: int, data: Unit) -> Unit:
     """The unit that makes a method's emulator."""
-    chosen, base = method(label), base_of(label)
+    base = chosen.trained
     inputs: tuple[Unit, ...] = (data,)
-    if base.base == "adaptive":
-        inputs = (data, search_unit(config, base.explored(), seed, data))
-    settings = {
-        "method": _without(replace(base, **_baseline(config, base)), "lowest"),
-        "network": plain(config.network),
-        "train": _result(config.train),
-    }
-    if base.base in ("linear", "cosine", "sigmoid", "log-uniform"):
-        settings["cap"] = config.baselines.cap
-    if base.base == "adaptive":
-        settings["warm_start"] = config.search.warm_start
-    train = Unit("train", base.label, seed, settings, inputs)
-    if not chosen.proxy:
+    if base.searched:
+        inputs = (data, search_unit(config, base.explored, seed, data))
+    job = TrainJob(**_training(config, base), warm_start=base.searched and config.search.warm_start)
+    train = Unit("train", job, base.label, seed, inputs)
+    if not chosen.finetune:
         return train
-    tuning = {"finetune": plain(config.finetune), "train": _result(config.train)}
-    return Unit("finetune", label, seed, tuning, (data, train))
+    return Unit("finetune", FinetuneJob(chosen, config.finetune, config.train), chosen.label, seed, (data, train))
 
 
 def search_unit(config: Config, base: Method, seed: int, data: Unit) -> Unit:
     """Exploration and ladder of a method."""
-    search = _without(config.search, "ahead")
-    del search["warm_start"]  # which is the training's
-    search["start"] = start_rule(config.search.start, base.prediction == "x0")
-    settings = {
-        "method": _without(base, "lowest"),
-        "network": plain(config.network),
-        "search": search,
-        "train": _result(config.train),
-    }
-    return Unit("search", base.label, seed, settings, (data,))
+    section = replace(config.search, warm_start=False)  # which is the training's
+    return Unit("search", SearchJob(**_training(config, base), search=section), base.label, seed, (data,))
+
+
+def _training(config: Config, base: Method) -> dict[str, Any]:
+    made = config.baselines
+    settings = Settings(
+        schedule=base.chain(made.levels, made.cap),
+        transition=base.transition or config.rollout.transition,  # type: ignore[arg-type]
+        refinements=made.refinements,
+        sigma_min=made.sigma_min,
+    )
+    own = {"task": config.task, "network": config.network, "train": config.train}
+    return {"method": base, "options": base.options(settings), **own}
 
 
 def data_unit(config: Config) -> Unit:
     """The data; files of one's own are known by their place, size and time of change."""
     data = config.data
-    marks = {
-        name: _mark(path) for name in ("train", "valid", "test") if (path := getattr(data, name))
-    }
-    return Unit("data", settings={"data": plain(data), "files": marks})
+    marks = {name: _mark(path) for name in ("train", "valid", "test") if (path := getattr(data, name))}
+    return Unit("data", DataJob(data, marks))
 
 
 def _mark(path: str) -> list[Any]:
@@ -122,20 +117,3 @@ def _mark(path: str) -> list[Any]:
 def _version(file: Path) -> list[int]:
     told = file.stat()
     return [told.st_size, told.st_mtime_ns]
-
-
-def _baseline(config: Config, base: Method) -> dict[str, Any]:
-    """What the config says about this kind of method."""
-    made = config.baselines
-    if base.base == "refiner":
-        return {"refinements": made.refinements, "sigma_min": made.sigma_min}
-    return {"levels": made.levels} if base.base not in ("unet", "adaptive") else {}
-
-
-def _without(told: Any, name: str) -> dict[str, Any]:
-    """Plain fields, without one that is None: runs from before it existed keep their keys."""
-    return {k: v for k, v in plain(told).items() if k != name or v is not None}
-
-
-def _result(section: Any) -> dict[str, Any]:
-    return {k: v for k, v in plain(section).items() if k not in MANNER}

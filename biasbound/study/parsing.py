@@ -5,16 +5,17 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jsonargparse
 import yaml
 
+from biasbound._io import plain
 from biasbound.study.config import SECTIONS, Config
 
-__all__ = ["ConfigParser", "config_parser", "made", "plain", "presets", "read_config", "to_yaml"]
+__all__ = ["ConfigParser", "config_parser", "made", "presets", "read_config", "to_yaml"]
 
 # Field docstrings are the help of the command line.
 jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
@@ -25,15 +26,6 @@ PRESETS = Path(__file__).parent / "presets"
 def presets() -> dict[str, Path]:
     """The named studies, each a YAML file."""
     return {path.stem: path for path in sorted(PRESETS.glob("*.yaml"))}
-
-
-def plain(value: Any) -> Any:
-    """JSON values: dataclasses as dicts, tuples as lists."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {k: plain(v) for k, v in asdict(value).items()}
-    if isinstance(value, Mapping):
-        return {k: plain(v) for k, v in value.items()}
-    return [plain(v) for v in value] if isinstance(value, tuple | list) else value
 
 
 def to_yaml(config: Config) -> str:
@@ -52,9 +44,7 @@ class ConfigParser(jsonargparse.ArgumentParser):
         keyed = re.search(r"Option '(\S+)' is not accepted", sentence)
         names = [*_names(Config), *(a.dest for a in self._actions)]
         if grouped:
-            sentence = f"there is no field {grouped[1]}.{grouped[2]}" + _nearest(
-                f"{grouped[1]}.{grouped[2]}", names
-            )
+            sentence = f"there is no field {grouped[1]}.{grouped[2]}" + _nearest(f"{grouped[1]}.{grouped[2]}", names)
         elif unknown:
             given = unknown[1].partition("=")[0].lstrip("-")
             sentence = f"there is no option --{given}" + _nearest(given, names, "--")
@@ -87,9 +77,7 @@ def _names(kind: type, prefix: str = "") -> list[str]:
     return found
 
 
-def config_parser(
-    prog: str, description: str, epilog: str, base: Path | None = None
-) -> ConfigParser:
+def config_parser(prog: str, description: str, epilog: str, base: Path | None = None) -> ConfigParser:
     """A parser with every field of `Config` as an option; `base` is a YAML file of defaults."""
     parser = ConfigParser(
         prog=prog,
@@ -99,9 +87,7 @@ def config_parser(
         default_env=False,
         usage=f"{prog} [RUN] [--preset NAME] [--config FILE] [--section.field VALUE ...] [options below]",
     )
-    parser.add_argument(
-        "--config", action="config", help="a YAML file with fields of the study, your own"
-    )
+    parser.add_argument("--config", action="config", help="a YAML file with fields of the study, your own")
     parser.add_class_arguments(Config, None)
     return parser
 
@@ -111,17 +97,8 @@ def made(parser: ConfigParser, given: Any) -> Config:
     try:
         built = parser.instantiate(given)
     except TypeError as error:
-        section = next(
-            (
-                s
-                for s in SECTIONS
-                if not isinstance(given.get(s), Mapping | jsonargparse.Namespace)
-            ),
-            "?",
-        )
-        raise ValueError(
-            f"{section} is a section with fields, not {given.get(section)!r}"
-        ) from error
+        section = next((s for s in SECTIONS if not isinstance(given.get(s), Mapping | jsonargparse.Namespace)), "?")
+        raise ValueError(f"{section} is a section with fields, not {given.get(section)!r}") from error
     return Config(**{f.name: getattr(built, f.name) for f in fields(Config)})
 
 

@@ -10,13 +10,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from biasbound.data.layout import Layout
-from biasbound.models.method import Method, method
-from biasbound.nets import UNetConfig
+from biasbound.models.method import Method
+from biasbound.models.model import MODELS, Model
+from biasbound.nets import NetSpec
+from biasbound.registry import find
 from biasbound.study.config import Config
 from biasbound.study.folder import Unit
-from biasbound.study.graph import base_of
 from biasbound.study.stages.data import opened, source_of
-from biasbound.study.stages.material import network_for
+from biasbound.study.stages.material import network_for, task_of
 
 __all__ = ["Plan", "layout_of", "plan"]
 
@@ -48,50 +49,34 @@ def layout_of(config: Config) -> Layout:
 def plan(config: Config, units: Iterable[Unit]) -> list[Plan]:
     """The trainings among the units."""
     layout = layout_of(config)
-    network = network_for(config.network, layout, config.data.conditions)
-    return [
-        _training(config, unit, layout, network)
-        for unit in units
-        if unit.stage in ("search", "train", "finetune")
-    ]
+    return [_training(config, unit, layout) for unit in units if unit.stage in ("search", "train", "finetune")]
 
 
-def _training(config: Config, unit: Unit, layout: Layout, network: UNetConfig) -> Plan:
-    chosen = method(unit.label) if unit.stage == "finetune" else base_of(unit.label)
-    batch = config.train.batch
-    items = layout.trajectories * (layout.frames - 1)
-    updates = config.train.total(items)
+def _training(config: Config, unit: Unit, layout: Layout) -> Plan:
+    chosen: Method = unit.job.method
+    batch, tuning, task = config.train.batch, config.finetune, task_of(config.task)
+    updates = config.train.total(layout.trajectories * (layout.frames - task.window()))
     if unit.stage == "search":
         updates = config.search.updates or updates
     elif unit.stage == "finetune":
-        updates = config.finetune.updates or max(1, updates // 5)
-    forward, kept, parameters = _measured(chosen, network, layout)
-    calls = _calls(chosen, config)
+        updates = tuning.updates or max(1, updates // 5)
+    spec = network_for(config.network, layout, task, config.data.conditions)
+    forward, kept, parameters = _measured(chosen, spec, layout)
+    kind: type[Model] = find(MODELS, chosen.model)
+    calls = kind.passes(chosen.recipe(tuning.unroll, tuning.proxy_steps))
     weights = parameters * BYTES * (5 if config.train.ema is not None else 4)
-    return Plan(
-        unit,
-        parameters,
-        updates,
-        3.0 * forward * batch * calls * updates,
-        weights + kept * batch * calls,
-    )
+    flops = 3.0 * forward * batch * calls * updates
+    return Plan(unit, parameters, updates, flops, weights + kept * batch * calls)
 
 
-def _calls(chosen: Method, config: Config) -> int:
-    """Network calls of one sample in one update."""
-    if chosen.proxy:
-        unroll, proxy = config.finetune.unroll, config.finetune.proxy_steps + 1
-        return unroll * (1 + proxy) + 1
-    return 1 + chosen.unroll
-
-
-def _measured(chosen: Method, network: UNetConfig, layout: Layout) -> tuple[int, int, int]:
+def _measured(chosen: Method, spec: NetSpec, layout: Layout) -> tuple[int, int, int]:
     """(operations of a forward pass, bytes kept for the gradient, parameters), one sample, without computing it."""
+    noisy = find(MODELS, chosen.model).noisy
     with torch.device("meta"):
-        net: Any = chosen.model(network, 1.0).net
-        x = torch.zeros(1, network.in_channels - network.out_channels, *layout.grid)
-        y = torch.zeros(1, network.out_channels, *layout.grid)
-        arguments = (x,) if chosen.base == "unet" else (y, x, torch.zeros(1))
+        net: Any = spec.build(noisy)
+        x = torch.zeros(1, spec.inputs, *layout.grid)
+        y = torch.zeros(1, spec.outputs, *layout.grid)
+        arguments = (y, x, torch.zeros(1)) if noisy else (x,)
         kept: dict[int, int] = {}
 
         def keep(tensor: torch.Tensor) -> torch.Tensor:

@@ -6,21 +6,26 @@ nor its rollouts. Both are made again from the config, the test split alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from biasbound._io import workers, write_text
+from biasbound._io import workers, write_json
+from biasbound.metrics import METRICS
 from biasbound.metrics.rows import Row, read_rows, select, write_rows
 from biasbound.models.emulator import load
+from biasbound.models.method import method
+from biasbound.registry import known
 from biasbound.study.config import Config
+from biasbound.study.folder import STAGES
+from biasbound.study.jobs import EvaluateJob, RolloutJob
 from biasbound.study.parsing import read_config
 from biasbound.study.stages.data import test_entry
-from biasbound.study.stages.evaluate import Cost, make_evaluate
+from biasbound.study.stages.evaluate import make_evaluate
 from biasbound.study.stages.material import Material
+from biasbound.study.stages.place import Cost, Place
 from biasbound.study.stages.rollout import make_rollout
 
 __all__ = ["Verdict", "rescore"]
@@ -35,9 +40,7 @@ class Verdict:
     outside: tuple[Row, ...]
 
 
-def rescore(
-    folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None] = lambda name: None
-) -> Verdict:
+def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None] = lambda name: None) -> Verdict:
     """Make the test data, roll out and score every emulator of a kept folder, `jobs` side by side; rows go to work/results.jsonl."""
     config = read_config(folder / "config.yaml")
     config = replace(config, evaluate=replace(config.evaluate, gradients=0))
@@ -46,18 +49,11 @@ def rescore(
     emulators = [_emulator(folder, *unit) for unit in todo]
     data = work / "01-data"
     data.mkdir(parents=True, exist_ok=True)
-    write_text(data / "splits.json", json.dumps({"test": test_entry(config.data, data, jobs)}))
+    write_json(data / "splits.json", {"test": test_entry(config.data, data, jobs)})
     found: list[Row] = []
     with workers(jobs) as pool:
         scored = [
-            pool.submit(
-                _scored,
-                config,
-                *unit,
-                work,
-                emulator,
-                select(recorded, method=unit[0], seed=unit[1]),
-            )
+            pool.submit(_scored, config, *unit, work, emulator, select(recorded, method=unit[0], seed=unit[1]))
             for unit, emulator in zip(todo, emulators, strict=True)
         ]
         for (label, seed), rows in zip(todo, scored, strict=True):
@@ -69,28 +65,26 @@ def rescore(
 
 def _emulator(folder: Path, label: str, seed: int) -> Path:
     """Where a row's emulator is; a missing or damaged one is refused before hours go into the others."""
-    stage = "04-finetune" if label.endswith("-proxy") else "03-train"
+    stage = STAGES["finetune" if method(label).finetune else "train"]
     emulator = folder / stage / label / f"seed-{seed}" / "emulator"
     if not emulator.is_dir():
-        raise ValueError(
-            f"{folder} has rows of {label}, seed {seed}, but no emulator in {emulator}"
-        )
+        raise ValueError(f"{folder} has rows of {label}, seed {seed}, but no emulator in {emulator}")
     load(emulator)
     return emulator
 
 
-def _scored(
-    config: Config, label: str, seed: int, work: Path, emulator: Path, recorded: Sequence[Row]
-) -> list[Row]:
+def _scored(config: Config, label: str, seed: int, work: Path, emulator: Path, recorded: Sequence[Row]) -> list[Row]:
     torch.set_num_threads(1)
-    material = Material(config, work / "01-data")
+    material = Material(work / "01-data")
     material.normalisation = load(emulator).normalisation  # without the training data
     rollout, scores = (work / s / label / f"seed-{seed}" for s in ("05-rollout", "06-evaluate"))
     for made in (rollout, scores):
         made.mkdir(parents=True, exist_ok=True)
-    make_rollout(config, seed, material, rollout, emulator)
     cost = Cost(nfe=recorded[0].nfe, updates=recorded[0].updates, seconds=recorded[0].seconds)
-    make_evaluate(config, label, seed, material, scores, rollout, emulator, cost)
+    place = Place(rollout, label, seed, {"train": emulator.parent, "rollout": rollout}, shared=material, cost=cost)
+    make_rollout(RolloutJob(config.rollout), place)
+    job = EvaluateJob(config.data.dataset, config.evaluate, known(METRICS))
+    make_evaluate(job, replace(place, folder=scores))
     return read_rows(scores / "rows.jsonl")
 
 

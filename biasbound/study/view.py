@@ -1,4 +1,4 @@
-"""What people see while a study runs: a bar a unit on a terminal, a line now and then elsewhere."""
+"""What people see while a study runs: one bar per unit on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from biasbound.study.follow import Event, Tell
 

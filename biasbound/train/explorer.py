@@ -3,8 +3,8 @@ r"""The search on a network that trains: Phase 1 inside one budget, Phase 2, and
 Exploration is one training on the levels that are still open; its budget is divided into rounds, and after each the
 own-prediction biases are measured on pairs that were not trained on. A level that became stable keeps the averaged
 network of that round; each such network is stored once, however many levels it solved. Solved levels leave the
-training, as in the paper; or they stay, and the last network speaks for all of them: a network that was stored at the
-very moment at which its own bias fell to τ has no room left for the error of a jump.
+training, as in the paper; or they stay, and the last network is measured at all of them: a network that was stored at
+the moment at which its own bias fell to τ has no room left for the error of a jump.
 """
 
 from __future__ import annotations
@@ -16,45 +16,36 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from biasbound.core.bias import Estimate, TwoStepTable, stability
-from biasbound.core.denoise import Denoiser, NetDenoiser, X0Denoiser
+from biasbound.core.bias import Estimate, stability
+from biasbound.core.ladder import grid, measure_of
 from biasbound.core.noise import Condition, State
-from biasbound.core.schedule import Schedule, log_uniform
-from biasbound.core.search import Exploration, Solved, explore, greedy_schedule, start_level
+from biasbound.core.options import SearchOptions
+from biasbound.core.schedule import Schedule
+from biasbound.core.search import Exploration, Solved, explore
+from biasbound.models.diffusion import Diffusion
 from biasbound.models.weights import load_tensors, save_tensors
-from biasbound.train.options import SearchOptions, start_rule
 from biasbound.train.trainer import Trainer
 
-__all__ = ["Explorer", "SearchOptions", "grid", "ladder"]
-
-
-def grid(options: SearchOptions) -> Schedule:
-    """The exploration grid."""
-    return log_uniform(options.levels, options.sigma_min, options.sigma_max, options.over)
+__all__ = ["Explorer"]
 
 
 class Explorer:
     """Algorithm 1 over a `Trainer`.
 
-    Make the trainer with a loss that trains on `explorer.active`, then `run(trainer, x, y)` with validation pairs in the
-    network's units. With a trainer that has a folder, a killed exploration goes on where its last round ended.
+    The trainer's model is a diffusion model; the exploration changes the levels that its loss draws from. `x` and `y` of
+    `run` are validation pairs in the network's units. With a trainer that has a folder, a killed exploration goes on
+    where its last round ended.
     """
 
     def __init__(self, options: SearchOptions) -> None:
         self.options = options
-        self.active = grid(options)
         self.networks: dict[int, dict[str, Tensor]] = {}  # by round, each stored once
-        self.points: list[dict[str, Any]] = []  # own bias and clean error, a round and open level
+        self.points: list[dict[str, Any]] = []  # own bias and clean error, per round and open level
 
     def run(
-        self,
-        trainer: Trainer,
-        x: Condition,
-        y: State,
-        on_round: Callable[[Exploration[int]], None] | None = None,
+        self, trainer: Trainer, x: Condition, y: State, on_round: Callable[[Exploration[int]], None] | None = None
     ) -> Exploration[int]:
         """The exploration; its checkpoints are numbers of rounds, for `network`."""
         options = self.options
@@ -62,18 +53,16 @@ class Explorer:
         rounds = options.rounds
 
         def advance(open_levels: tuple[float, ...]) -> tuple[int, Mapping[float, Any]]:
-            self.active = self._trained(state)
+            trainer.model.schedule = self._trained(state)
             now = len(state.history) + 1
             trainer.run(until=math.ceil(trainer.total * now / rounds), save=False)
-            reached = [s for s in open_levels if s in self.active.sigma]
+            reached = [s for s in open_levels if s in trainer.model.schedule.sigma]
             unknown = dict.fromkeys(open_levels, math.inf)  # what is not trained is not stable
             return now, unknown | self._measure(trainer, x, y, reached, now)
 
         def remember(new: Exploration[int]) -> None:
             nonlocal state
-            if any(
-                solved.checkpoint == len(new.history) for solved in new.solved.values()
-            ) or _last(new, rounds):
+            if any(solved.checkpoint == len(new.history) for solved in new.solved.values()) or _last(new, rounds):
                 self._keep(trainer, len(new.history))
             state = new
             trainer.progress.extra = {"exploration": _to_json(new), "points": self.points}
@@ -84,7 +73,7 @@ class Explorer:
         done = explore(
             grid(options),
             advance,
-            tau=options.tau_explore or options.tau,
+            tau=options.tau_own,
             rounds=rounds,
             patience=options.patience,
             resume=state,
@@ -106,38 +95,33 @@ class Explorer:
         self, trainer: Trainer, x: Condition, y: State, levels: Iterable[float], now: int
     ) -> dict[float, Estimate]:
         """Own biases of the network as it is, kept with the clean errors among the points."""
-        generator = torch.Generator().manual_seed(self.options.seed + now)
-        draws, update = self.options.draws, trainer.progress.update
-        own = {}
+        how, own = measure_of(self.options, "renoise", now), {}
         for s in levels:
-            found = stability(
-                trainer.averaged, x, y, s, draws=draws, generator=generator, batch_size=256
-            )
+            found = stability(trainer.averaged, x, y, s, how)
+            update = trainer.progress.update
             self.points.append({"round": now, "update": update, "sigma": s, **found.as_dict()})
             own[s] = found.own
         return own
 
-    def _last_word(
-        self, done: Exploration[int], trainer: Trainer, x: Condition, y: State
-    ) -> Exploration[int]:
-        """Where solved levels stayed in training, the last network stands for all of them: is it stable there?"""
+    def _last_word(self, done: Exploration[int], trainer: Trainer, x: Condition, y: State) -> Exploration[int]:
+        """Where solved levels stayed in training, the last network is the one to measure: is it stable there?"""
         assert done.last is not None
         now = len(done.history)
         own = self._measure(trainer, x, y, done.solved, now)
         stable = {s: Solved(done.last, b.mean, now) for s, b in own.items() if b.mean <= done.tau}
         return replace(done, solved=stable)
 
-    def network(self, trainer: Trainer, round_: int) -> NetDenoiser:
+    def network(self, trainer: Trainer, round_: int) -> Diffusion:
         """θ* of a round, as a denoiser of its own."""
         if round_ not in self.networks:
             assert trainer.folder is not None
             self.networks[round_] = load_tensors(_network_path(trainer.folder, round_))[0]
         denoiser = deepcopy(trainer.averaged)
         denoiser.load_state_dict(self.networks[round_])
-        assert isinstance(denoiser, NetDenoiser)
+        assert isinstance(denoiser, Diffusion)
         return denoiser
 
-    def denoisers(self, trainer: Trainer, found: Exploration[int]) -> dict[float, NetDenoiser]:
+    def denoisers(self, trainer: Trainer, found: Exploration[int]) -> dict[float, Diffusion]:
         """θ*(σ) for each solved level and the top; levels of one round share one network."""
         chosen = found.checkpoints()
         built = {round_: self.network(trainer, round_) for round_ in set(chosen.values())}
@@ -153,29 +137,12 @@ class Explorer:
         options = self.options
         saved = trainer.progress.extra.get("exploration")
         if saved is None:
-            return Exploration(grid(options).sigma, options.tau_explore or options.tau)
+            return Exploration(grid(options).sigma, options.tau_own)
         state = _from_json(saved)
         self.points = list(trainer.progress.extra["points"])
-        if state.levels != grid(options).sigma or state.tau != (
-            options.tau_explore or options.tau
-        ):
-            raise ValueError(
-                f"{trainer.folder} holds an exploration of another grid or τ; use another folder"
-            )
+        if state.levels != grid(options).sigma or state.tau != (options.tau_own):
+            raise ValueError(f"{trainer.folder} holds an exploration of another grid or τ; use another folder")
         return state
-
-
-def ladder(
-    denoisers: Mapping[float, Denoiser], x: Condition, y: State, options: SearchOptions
-) -> tuple[Schedule, TwoStepTable]:
-    """Algorithm 2 on the networks that exploration kept, and the biases that it measured."""
-    generator = torch.Generator().manual_seed(options.seed)
-    table = TwoStepTable(denoisers, x, y, draws=options.draws, generator=generator, batch_size=256)
-    rule = start_rule(options.start, any(isinstance(d, X0Denoiser) for d in denoisers.values()))
-    start = start_level(table.levels, table.clean_error, rule)
-    return greedy_schedule(
-        table.levels, table, options.tau, start=start, meta={"start": rule}
-    ), table
 
 
 def _last(state: Exploration[int], rounds: int) -> bool:
@@ -202,9 +169,7 @@ def _from_json(saved: Mapping[str, Any]) -> Exploration[int]:
         levels=tuple(saved["levels"]),
         tau=saved["tau"],
         solved={float(s): Solved(*v) for s, v in saved["solved"].items()},
-        history=tuple(
-            {float(s): float(b) for s, b in biases.items()} for biases in saved["history"]
-        ),
+        history=tuple({float(s): float(b) for s, b in biases.items()} for biases in saved["history"]),
         last=saved["last"],
     )
 

@@ -21,7 +21,9 @@ from biasbound._io import lock
 from biasbound.core.noise import ShardGenerator
 from biasbound.data.batches import Order
 from biasbound.models.weights import load_newest, save_numbered
+from biasbound.registry import find
 from biasbound.train.average import MovingAverage
+from biasbound.train.optimisers import OPTIMISERS
 from biasbound.train.options import FitOptions, learning_rate
 from biasbound.train.state import Progress, pack, unpack
 
@@ -29,7 +31,6 @@ __all__ = ["Diverged", "Observer", "Report", "Trainer", "distributed"]
 
 Batch = Any  # whatever `data` returns and `loss` understands
 Data = Callable[[Int64[np.ndarray, " b"]], Batch]
-Loss = Callable[[nn.Module, Batch, torch.Generator], Tensor]
 
 
 class Diverged(FloatingPointError):
@@ -75,20 +76,21 @@ def distributed(device: torch.device | str = "cpu") -> Rank:
 
 
 class _Objective(nn.Module):
-    """The loss as a module's forward, so that DDP sees one call an update whatever the loss does inside."""
+    """The loss as a module's forward, so that DDP sees one call per update whatever the loss does inside."""
 
-    def __init__(self, model: nn.Module, loss: Loss) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model, self.loss = model, loss
+        self.model: Any = model
 
     def forward(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        return self.loss(self.model, batch, generator)
+        loss: Tensor = self.model.loss(batch, generator)
+        return loss
 
 
 class Trainer:
     """A training that can stop anywhere and go on exactly.
 
-    `data(indices)` gives the batch of these items, of which there are `items`; `loss(model, batch, generator)` is a
+    `data(indices)` gives the batch of these items, of which there are `items`; `model.loss(batch, generator)` is a
     scalar. With a `folder` it keeps checkpoints there, goes on from the newest, and refuses a second process.
     `evaluate(averaged_model, update)` is called every `evaluate_every` updates and its numbers are reported.
     """
@@ -96,7 +98,6 @@ class Trainer:
     def __init__(
         self,
         model: nn.Module,
-        loss: Loss,
         data: Data,
         items: int,
         options: FitOptions,
@@ -106,38 +107,33 @@ class Trainer:
         evaluate: Callable[[nn.Module, int], Mapping[str, float]] | None = None,
         evaluate_every: int | None = None,
     ) -> None:
-        self.options, self.folder, self.data, self.loss = options, folder, data, loss
-        self.model, self.evaluate, self.evaluate_every = model, evaluate, evaluate_every
+        self.options, self.folder, self.data = options, folder, data
+        self.model: Any = model
+        self.evaluate, self.evaluate_every = evaluate, evaluate_every
         self.total = options.total(items)
         self.device = next(model.parameters()).device
         self.rank = distributed(self.device)
         if options.batch % self.rank.world:
-            raise ValueError(
-                f"a batch of {options.batch} cannot be divided among {self.rank.world} processes"
-            )
+            raise ValueError(f"a batch of {options.batch} cannot be divided among {self.rank.world} processes")
         if options.precision == "bf16" and self.device.type == "cpu":
             raise ValueError("precision bf16 is for GPUs: on a CPU it is slower than float32")
         self.observers = list(observers) if self.rank.rank == 0 else []
         if options.compile:
-            getattr(
-                model, "net", model
-            ).compile()  # losses ask the wrapper's network, not the wrapper
-        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options.optimiser]
+            getattr(model, "net", model).compile()  # losses ask the wrapper's network, not the wrapper
         self.parameters = list(model.parameters())
-        self.optimiser = kind(
-            self.parameters, lr=options.lr, weight_decay=options.weight_decay, fused=True
-        )
+        make = find(OPTIMISERS, options.optimiser)
+        self.optimiser = make(self.parameters, options.lr, options.weight_decay)
         self.average = None if options.ema is None else MovingAverage(model, options.ema)
         self.order = Order(items, options.batch, options.seed)
         self.progress = Progress()
         if folder is not None and (found := load_newest(folder)) is not None:
             self._restore(*found)
-        self.objective: nn.Module = _Objective(model, loss)
+        self.objective: nn.Module = _Objective(model)
         if self.rank.world > 1:
             self.objective = DistributedDataParallel(self.objective)
 
     @property
-    def averaged(self) -> nn.Module:
+    def averaged(self) -> Any:
         """The model to use: with averaged weights where there are any."""
         return self.model if self.average is None else self.average.module
 
@@ -195,21 +191,13 @@ class Trainer:
             mean /= self.rank.world
         loss, lowest = mean.item(), self.progress.lowest
         if not math.isfinite(loss) or loss > self.options.explode * lowest:
-            kept = (
-                ""
-                if self.folder is None
-                else f"; the last good checkpoint is kept in {self.folder}"
-            )
+            kept = "" if self.folder is None else f"; the last good checkpoint is kept in {self.folder}"
             raise Diverged(
                 f"the loss is {loss:.4g} at update {self.progress.update} (its lowest was {lowest:.4g}): lower "
                 f"the learning rate or clip the gradient{kept}"
             )
         self.progress.lowest = min(loss, lowest)
-        metrics = (
-            self.evaluate(self.averaged, self.progress.update)
-            if measured and self.evaluate
-            else {}
-        )
+        metrics = self.evaluate(self.averaged, self.progress.update) if measured and self.evaluate else {}
         rate = learning_rate(self.options, self.progress.update - 1, self.total)
         for observer in self.observers:
             observer.report(Report(self.progress.update, self.total, loss, rate, metrics))
@@ -225,11 +213,7 @@ class Trainer:
 
     def _restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         mine, theirs = asdict(self.options), meta["options"]
-        changed = [
-            k
-            for k in mine
-            if mine[k] != theirs.get(k) and k not in ("checkpoint_every", "compile")
-        ]
+        changed = [k for k in mine if mine[k] != theirs.get(k) and k not in ("checkpoint_every", "compile")]
         if changed:
             raise ValueError(
                 f"{self.folder} holds a training with {changed[0]} = {theirs.get(changed[0])}, not "
@@ -238,9 +222,7 @@ class Trainer:
         try:
             unpack(tensors, self.model, self.average, self.optimiser)
         except RuntimeError as error:
-            raise ValueError(
-                f"the checkpoint in {self.folder} is of another network; use another folder"
-            ) from error
+            raise ValueError(f"the checkpoint in {self.folder} is of another network; use another folder") from error
         self.progress = Progress.from_json(meta["progress"])
         self.order = Order(**self.progress.order)
 

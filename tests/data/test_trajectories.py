@@ -260,7 +260,7 @@ def test_concatenated_files_are_one_array(stored):
         ({"channels": ("a", "a", "b")}, "names must differ"),
         ({"channels": ("a", "b/c", "d")}, "no '/'"),
         ({"frames": 0}, "without zeros"),
-        ({"domain": ()}, "one entry a space axis"),
+        ({"domain": ()}, "one entry per space axis"),
     ],
 )
 def test_bad_layouts_are_refused_in_a_sentence(change, sentence):

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from biasbound.data.layout import stream
+from biasbound.flows.flow import source
 from biasbound.flows.kolmogorov import (
     KolmogorovFlow,
     KolmogorovSolver,
     initial_modes,
-    preset,
     trajectory,
 )
 
@@ -250,27 +250,31 @@ def test_a_flow_that_no_step_resolves_is_refused(solver, developed, factor):
 
 
 def test_blocks_are_reproducible_and_splits_differ():
-    source = preset("smoke")
-    again = preset("smoke").block(0, 4).fields
-    assert source.block(0, 4).fields.tobytes() == again.tobytes()
-    np.testing.assert_allclose(source.block(2, 4).fields, again[2:], atol=1e-10)
-    for other in (preset("smoke", "valid"), preset("smoke", "test"), preset("smoke", seed=1)):
+    made = source("kolmogorov", "smoke")
+    again = source("kolmogorov", "smoke").block(0, 4).fields
+    assert made.block(0, 4).fields.tobytes() == again.tobytes()
+    np.testing.assert_allclose(made.block(2, 4).fields, again[2:], atol=1e-10)
+    for other in (
+        source("kolmogorov", "smoke", "valid"),
+        source("kolmogorov", "smoke", "test"),
+        source("kolmogorov", "smoke", seed=1),
+    ):
         assert np.abs(other.block(0, 2).fields - again[:2]).max() > 0.1
 
 
 def test_float32_follows_float64():
-    double = preset("smoke").block(0, 2).fields
-    single = preset("smoke", precision="float32").block(0, 2).fields
+    double = source("kolmogorov", "smoke").block(0, 2).fields
+    single = source("kolmogorov", "smoke", precision="float32").block(0, 2).fields
     assert (double.dtype, single.dtype) == (np.float64, np.float32)
     np.testing.assert_allclose(single, double, atol=1e-4)
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_layout_tells_the_shape_and_presets_the_papers_sizes(split):
-    source = preset("smoke", split)
-    assert source.block(0, 2).fields.shape == (2, *source.layout.shape[1:])
-    json.dumps(source.provenance())
-    paper = preset("paper", split)
+def test_layout_tells_the_shape_and_sizes_are_the_papers(split):
+    made = source("kolmogorov", "smoke", split)
+    assert made.block(0, 2).fields.shape == (2, *made.layout.shape[1:])
+    json.dumps(made.provenance())
+    paper = source("kolmogorov", "paper", split)
     assert paper.layout.shape == (800 if split == "train" else 100, 64, 2, 64, 64)
     assert paper.points == 256
 
@@ -281,12 +285,12 @@ def test_layout_tells_the_shape_and_presets_the_papers_sizes(split):
         ({"frames": 0}, "frames must be 1 or more"),
         ({"cfl": 0.0}, "cfl must be positive"),
         ({"warmup": -1}, "warmup must be 0 or more"),
-        ({"name": "huge"}, "unknown preset"),
+        ({"size": "huge"}, "no size 'huge'; it has smoke, small, paper"),
     ],
 )
 def test_bad_input_gets_one_sentence(changes, says):
     with pytest.raises(ValueError, match=says):
-        preset(**{"name": "paper", **changes})
+        source("kolmogorov", **{"size": "paper", **changes})
 
 
 def test_a_grid_too_coarse_for_the_force_is_refused():

@@ -1,25 +1,24 @@
-"""A rollout becomes rows: what the metrics say, breaks, and rollouts of others."""
+"""A rollout becomes rows: what the metrics say, breaks, and metrics of others."""
 
 import math
 import warnings
 
-import numpy as np
 import pytest
 import torch
 
 from biasbound import metrics
-from biasbound.data.formats import save
-from biasbound.data.trajectories import Trajectories
-from biasbound.metrics.rows import read_rows, select, write_rows
-from biasbound.metrics.score import score, score_file
+from biasbound.data.layout import Layout
+from biasbound.metrics import METRICS, Result, Scene
+from biasbound.metrics.rows import About, read_rows, select, write_rows
+from biasbound.metrics.score import score, score_steps
 
-# --- scores of arrays
+ABOUT = About("toy", "me", seed=4, nfe=5, updates=7, seconds=1.5)
 
 
 def scored(prediction, truth, **facts):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", metrics.FewSamples)
-        return score(prediction, truth, dt=0.5, dataset="toy", method="me", **facts)
+        return score(Scene(prediction, truth, dt=0.5, **facts), ABOUT)
 
 
 def value(rows, metric, step=None):
@@ -38,16 +37,7 @@ def example(members=3, grid=(8, 6), seed=0):
 def test_rows_hold_what_the_metrics_say():
     prediction, truth = example()
     one = prediction[0]
-    found = scored(
-        prediction,
-        truth,
-        seed=4,
-        spread=[2.0, 3.0],
-        correlate="vorticity",
-        nfe=5,
-        updates=7,
-        seconds=1.5,
-    )
+    found = scored(prediction, truth, spread=[2.0, 3.0], correlate="vorticity")
     assert {(r.dataset, r.method, r.seed, r.nfe, r.updates, r.seconds) for r in found} == {
         ("toy", "me", 4, 5, 7, 1.5)
     }
@@ -123,111 +113,87 @@ def test_what_does_not_fit_is_refused_in_a_sentence():
     prediction, truth = example()
     with pytest.raises(ValueError, match=r"members first"):
         scored(truth, truth)
+    with pytest.raises(ValueError, match=r"nothing to score"):
+        scored(prediction[:0], truth)
     with pytest.raises(ValueError, match=r"step 13"):
         scored(prediction, truth, steps=(1, 13))
+    with pytest.raises(ValueError, match=r"spacing needs one entry for each of 2 axes"):
+        scored(prediction, truth, spacing=(0.5,))
     with pytest.raises(ValueError, match=r"field or vorticity"):
         scored(prediction, truth, correlate="pressure")
-    with pytest.raises(ValueError, match=r"needs a velocity"):
+    with pytest.raises(ValueError, match=r"metric 'correlation_time': .*needs a velocity"):
         scored(prediction[:, :, :, :1], truth[:, :, :1], correlate="vorticity")
 
 
-# --- scores of files
+def test_single_steps_have_the_mean_error_of_all_states():
+    prediction, truth = example(members=1)
+    raw, norm = score_steps(prediction[0], truth, ABOUT, [2.0, 2.0])
+    assert (raw.metric, norm.metric, raw.step) == ("one_step_mse", "one_step_mse_norm", 1)
+    assert math.isclose(raw.value, metrics.mse(prediction[0], truth))
+    assert math.isclose(norm.value, raw.value / 4)
+    assert score_steps(prediction[0], truth, ABOUT) == [raw]
 
 
-@pytest.fixture
-def files(tmp_path):
-    """A truth of 7 trajectories and 13 frames, and a function that writes a prediction of it."""
-    generator = np.random.default_rng(0)
-    truth = generator.standard_normal((7, 13, 2, 8, 6)).astype(np.float32)
-    flow = Trajectories.from_array(
-        truth, dt=0.5, name="flow", domain=((0.0, 2.0), (0.0, 1.0)), boundary=("periodic", "wall")
+# --- the grid
+
+
+def test_a_scene_has_the_grid_of_its_layout():
+    prediction, truth = example()
+    layout = Layout(
+        name="flow",
+        trajectories=6,
+        frames=13,
+        channels=("u", "v"),
+        grid=(8, 6),
+        dt=0.5,
+        domain=((0.0, 2.0), (0.0, 3.0)),
+        boundary=("periodic", "wall"),
     )
-    save(flow, tmp_path / "test.h5")
-
-    def write(array):
-        np.save(tmp_path / "prediction.npy", array)
-        return tmp_path / "prediction.npy"
-
-    return truth, tmp_path / "test.h5", write
+    scene = Scene.on(layout, prediction, truth, steps=[5, 2, 5])
+    assert (scene.dt, scene.spacing, scene.periodic) == (0.5, (0.25, 0.5), (True, False))
+    assert (scene.steps, scene.correlate) == ((2, 5), "vorticity")
+    assert Scene.on(layout, prediction, truth, correlate="field").correlate == "field"
 
 
-def quietly(*args, **facts):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", metrics.FewSamples)
-        return score_file(*args, method="me", **facts)
+def test_what_a_scene_is_not_told_is_filled_in():
+    prediction, truth = example()
+    scene = Scene(prediction, truth, dt=0.5)
+    assert (scene.spacing, scene.periodic) == ((1.0, 1.0), (True, True))
+    assert (scene.steps, scene.frames) == ((1, 10, 12), 12)
+    assert torch.equal(scene.first, prediction[0])
 
 
-def test_a_foreign_rollout_is_scored_like_its_arrays(files):
-    truth, path, write = files
-    noise = np.random.default_rng(1).standard_normal((3, *truth.shape)).astype(np.float32)
-    every = truth + 0.1 * noise
-    every[:, :, 0] = truth[:, 0]
-    members = every[:, :5, 1:11]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", metrics.FewSamples)
-        expected = score(
-            members, truth[:5, 1:11], dt=0.5, dataset="flow", method="me", spread=truth.std((0, 1, 3, 4), dtype=np.float64),
-            periodic=(True, False), spacing=(0.25, 1 / 6), correlate="vorticity",
-        )  # fmt: skip
-    found = quietly(write(members), path, train=path)
-    for a, b in zip(found, expected, strict=True):
-        assert (a.metric, a.step) == (b.metric, b.step)
-        assert math.isclose(a.value, b.value, rel_tol=1e-6), a.metric
-    assert quietly(write(every[:, :5, :11]), path, initial=True, train=path) == found
-    alone = quietly(write(members[0]), path, train=path)
-    assert alone == [r for r in found if r.metric in {a.metric for a in alone}]
-    assert not [r for r in quietly(write(members), path) if r.metric.startswith("mse_norm")]
+# --- metrics of others
 
 
-def test_the_truth_may_be_strided(files):
-    truth, path, write = files
-    thin = truth[:, ::3, :, ::2, ::2]
-    found = quietly(write(thin[:, 1:]), path, time=3, space=2)
-    assert value(found, "mse_mean") == 0
-    assert value(found, "correlation_time") == 4 * 1.5
+def test_a_metric_of_ones_own_has_a_row_and_changes_no_other(monkeypatch):
+    def energy_error(scene):
+        if scene.truth.shape[2] != 2:  # of velocities only
+            return
+        made, true = ((x[:, -1] ** 2).mean() for x in (scene.first, scene.truth))
+        yield Result("energy_error", made - true, step=scene.frames)
 
-
-def test_frames_off_by_one_are_noticed(files):
-    truth, path, write = files
-    with pytest.raises(ValueError, match=r"first frame is the initial state .* say initial=True"):
-        quietly(write(truth[:, :-1]), path)
-    with pytest.raises(ValueError, match=r"first frame is not the initial state"):
-        quietly(write(truth[:, 1:]), path, initial=True)
-    persistence = np.repeat(truth[:, :1], 12, axis=1)
-    assert value(quietly(write(persistence), path), "broken") == 0
+    prediction, truth = example(grid=(16,))
+    before = scored(prediction, truth)
+    monkeypatch.setitem(METRICS, "energy", energy_error)
+    *others, own = scored(prediction, truth)
+    assert others == before
+    assert (own.metric, own.step, own.unit) == ("energy_error", 12, ("toy", "me", 4))
+    expected = (prediction[0, :, -1] ** 2).mean() - (truth[:, -1] ** 2).mean()
+    assert own.value == float(expected)
+    scalar = scored(prediction[:, :, :, :1], truth[:, :, :1])
+    assert not select(scalar, metric="energy_error")
 
 
 @pytest.mark.parametrize(
-    ("part", "reason"),
+    ("results", "reason"),
     [
-        (np.s_[0, 0], r"expected \(S, K, C, \*N\)"),
-        (np.s_[:, 1:, :1], r"states \(1, 8, 6\)"),
-        (np.s_[:, 1:, :, ::2], r"is there a stride"),
-        (np.s_[:0, 1:], r"found 0 trajectories"),
-        (np.s_[:, :0], r"found 0 frames, expected 1 … 12 without"),
-        (np.s_[:], r"found 13 frames, expected 1 … 12 without"),
+        ([Result("mse", 1.0, 10)], r"metric 'mine' yields mse at step 10, which is there already"),
+        ([Result("own", 1.0), Result("own", 2.0)], r"'mine' yields own, which is there already"),
+        ([1.0], r"metric 'mine': it must yield Results, not float"),
     ],
 )
-def test_a_foreign_rollout_that_does_not_fit_is_refused(files, part, reason):
-    truth, path, write = files
-    with pytest.raises(ValueError, match=reason) as error:
-        quietly(write(truth[part]), path)
-    assert "prediction.npy" in str(error.value)
-
-
-def test_nothing_foreign_is_unpickled(files, tmp_path):
-    truth, path, write = files
-    for array, reason in [
-        (np.array([{"a": 1}], dtype=object), r"Object arrays cannot be loaded|object"),
-        (truth[:, 1:].astype(np.int64), r"found int64"),
-    ]:
-        with pytest.raises(ValueError, match=reason):
-            quietly(write(array), path)
-    np.savez(tmp_path / "archive.npz", truth)
-    with pytest.raises(ValueError, match=r"an archive"):
-        quietly(tmp_path / "archive.npz", path)
-    (tmp_path / "text.npy").write_text("no array")
-    with pytest.raises(ValueError, match=r"expected a \.npy array"):
-        quietly(tmp_path / "text.npy", path)
-    with pytest.raises(ValueError, match=r"none\.npy"):
-        quietly(tmp_path / "none.npy", path)
+def test_results_that_cannot_be_rows_are_refused(monkeypatch, results, reason):
+    monkeypatch.setitem(METRICS, "mine", lambda scene: results)
+    with pytest.raises(ValueError, match=reason):
+        scored(*example(members=1, grid=(8,)))

@@ -1,4 +1,4 @@
-"""Derivatives, spectra and the Fréchet spectral distance against closed forms, SciPy and Parseval."""
+"""Derivatives, spectra and the Fréchet distance against closed forms, SciPy and Parseval."""
 
 import math
 import warnings
@@ -178,7 +178,7 @@ def test_few_samples_are_said():
 
 
 def test_fsd_of_few_samples_and_of_resamples_is_too_large():
-    """Why a value has no bootstrap interval, and why the number of trajectories must be the same."""
+    """Why FSD has no interval, and why values need the same number of trajectories."""
     few, many = ([draw(n, 1, 1, 32, seed=s) for s in (0, 1)] for n in (24, 800))
     value = quiet_fsd(*few)
     assert value > 10 * quiet_fsd(*many)  # the distributions are equal

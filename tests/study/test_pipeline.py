@@ -13,7 +13,7 @@ import torch
 import biasbound
 from biasbound.cli import main
 from biasbound.core.schedule import Schedule
-from biasbound.metrics.rows import read_rows, select
+from biasbound.metrics.rows import About, read_rows, select
 from biasbound.metrics.score import score_steps
 from biasbound.models.method import method
 from biasbound.models.weights import load_tensors
@@ -51,7 +51,7 @@ def test_single_steps_from_the_first_frames_are_the_rollouts_first_step(study):
     rolled = np.load(study / "05-rollout/unet/seed-0/prediction.npy", mmap_mode="r")
     test = open_split(study / "01-data", "test").select(slice(rolled.shape[1]))
     made, truth = single_steps(emulator, test, 1, "cpu")  # one state a trajectory: its first
-    (row,) = score_steps(made, truth, dataset="ks", method="unet")
+    (row,) = score_steps(made, truth, About("ks", "unet"))
     rows = read_rows(study / "results.jsonl")
     (first,) = select(rows, method="unet", metric="mse", step=1)
     assert row.value == pytest.approx(first.value, rel=1e-5)

@@ -50,7 +50,7 @@ def test_nan_in_any_split_of_ones_own_file_stops_the_data_stage(tmp_path, capsys
     np.save(tmp_path / "mine.npy", fields)
     command = ["train", str(tmp_path / "r"), "--preset", "ks-smoke", "--jobs", "1", *TINY]
     command += ["--data.dataset", "waves", "--data.train", str(tmp_path / "mine.npy")]
-    command += ["--data.options", "{dt: 0.1, space: 1}", "--data.stride_time", "1"]
+    command += ["--data.options", "{dt: 0.1, axes: 1}", "--data.stride_time", "1"]
     assert main(command) == 2
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("biasbound")]
     assert len(said) == 1

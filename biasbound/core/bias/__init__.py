@@ -1,15 +1,17 @@
 """Where a diffusion chain leaves its training distribution: errors, biases, bounds, spectra.
 
-`ratio` defines a bias and the own-prediction and two-step ones; `curve` has all of them along a schedule; `table`
-has the two-step biases between checkpoints, cheaply; `bound` and `spectrum` hold the paper's Appendices B and C.
+`ratio` defines a bias, with the own-prediction and two-step biases. `curve` measures all biases
+along a schedule. `table` measures two-step biases between checkpoints cheaply. `bound` and
+`spectrum` implement the paper's Appendices B and C.
 
-Not promised: a bias of 1 says that the chain is no worse than its denoiser, not that the denoiser is good.
+A bias of 1 means that the chain is no worse than its denoiser, not that the denoiser is good.
 """
 
 from biasbound.core.bias.bound import BoundRow, jacobian_norm, reb_bound
 from biasbound.core.bias.curve import BiasRow, bias_curve
 from biasbound.core.bias.estimate import Estimate, pooled
 from biasbound.core.bias.ratio import (
+    Measure,
     Stability,
     bias_ratio,
     clean_error,
@@ -25,6 +27,7 @@ __all__ = [
     "BiasRow",
     "BoundRow",
     "Estimate",
+    "Measure",
     "ResidualSpectrum",
     "Stability",
     "TwoStepTable",

@@ -1,12 +1,14 @@
 r"""The recursive bound on the REB (paper Prop. 3.3 and Appendix B).
 
-With λ_t = ‖J_t‖ √ᾱ_t ‖clean error at t+1‖/‖clean error at t‖ and J_t the Jacobian of the denoiser at ŷ_t^(2S),
+With λ_t = ‖J_t‖ √ᾱ_t ‖clean error at t+1‖/‖clean error at t‖ and J_t the Jacobian of the denoiser
+at ŷ_t^(2S),
 
     REB(t) ≤ 1 + √((𝓑^(2S)(t) − ρ₁)² + 1 − ρ₁²) + λ_t √((REB(t+1) − ρ₂)² + 1 − ρ₂²),
 
-ρ₁ at level t and ρ₂ at level t+1 (the paper's index of ρ₂ is a slip: the term it bounds is REB_alt(t+1)). It holds
-for each pair and draw on its own, exactly for denoisers that are linear in y_t and to first order for others.
-When all errors are aligned it reads REB(t) ≲ 𝓑^(2S)(t) + λ_t REB(t+1).
+with ρ₁ at level t and ρ₂ at level t+1. (The paper defines ρ₂ at level t, which is a slip: the term
+that it bounds is REB_alt(t+1).) The bound holds for each pair and draw separately. It is exact for
+denoisers that are linear in y_t, and holds to first order for others. When all errors are aligned,
+it reads REB(t) ≲ 𝓑^(2S)(t) + λ_t REB(t+1).
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from biasbound.core.bias.curve import LevelNoise, Terms, chain_terms, cosine_similarity
 from biasbound.core.bias.estimate import Estimate, pooled
-from biasbound.core.bias.ratio import PerPair, batches, checked_draws, divide, error_norm
+from biasbound.core.bias.ratio import Measure, PerPair, divide, error_norm
 from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, Sigma, State, alpha_bar, draw
 from biasbound.core.schedule import Schedule
 
 __all__ = ["BoundRow", "jacobian_norm", "reb_bound"]
+
+ONE_DRAW = Measure(draws=1)
 
 
 def jacobian_norm(
@@ -39,9 +43,10 @@ def jacobian_norm(
     rtol: float = 1e-5,
     generator: torch.Generator | None = None,
 ) -> PerPair:
-    """‖∂y_est/∂y_t‖, the largest singular value for each sample, by power iteration on JᵀJ (jvp, then vjp).
+    """‖∂y_est/∂y_t‖, the largest singular value for each sample, by power iteration on JᵀJ.
 
-    Approaches the norm from below and stops when no sample's value grows by more than `rtol` any more.
+    Each iteration is a jvp followed by a vjp. The values approach the norm from below. The
+    iteration stops when no value grows by more than `rtol`, relative to its size.
     """
 
     def estimate(state: Tensor) -> Tensor:
@@ -54,16 +59,14 @@ def jacobian_norm(
     v = draw(y_t, generator)
     v = v / lengths(v)
     norm = torch.zeros_like(lengths(v))
-    # Fused attention kernels have no forward-mode derivative; the plain one has.
+    # Fused attention kernels have no forward-mode derivative; the plain kernel does.
     with sdpa_kernel(SDPBackend.MATH):
         pull_back = torch.func.vjp(estimate, y_t)[1]
         for _ in range(iterations):
             u = torch.func.jvp(estimate, (y_t,), (v,))[1]
             before, norm = norm, lengths(u)
             if not bool(norm.isfinite().all()):
-                raise ValueError(
-                    "the denoiser's derivative is not finite; its norm cannot be found"
-                )
+                raise ValueError("the denoiser's derivative is not finite, so its norm is undefined")
             if bool((norm - before <= rtol * norm).all()):
                 break
             (w,) = pull_back(u)
@@ -73,13 +76,13 @@ def jacobian_norm(
 
 @dataclass(frozen=True)
 class BoundRow:
-    """The bound at level t < T and `slack_min`, the smallest bound − REB of any pair and draw."""
+    """The bound at level t < T, and `slack_min`: min of (bound − REB) over pairs and draws."""
 
     t: int
     sigma: float
     jacobian: Estimate  # ‖J_t‖
     lam: Estimate  # λ_t
-    reb: Estimate  # mean over draws of the ratio itself, to which the bound applies
+    reb: Estimate  # the ratio per draw, averaged over draws: the bound applies to each draw
     bound: Estimate
     aligned: Estimate  # 𝓑^(2S)(t) + λ_t REB(t+1)
     slack_min: float
@@ -91,20 +94,18 @@ def reb_bound(
     x: Condition,
     y: State,
     schedule: Schedule,
+    how: Measure = ONE_DRAW,
     *,
-    draws: int = 1,
     iterations: int = 200,
     rtol: float = 1e-5,
-    generator: torch.Generator | None = None,
-    batch_size: int | None = None,
 ) -> list[BoundRow]:
-    """One row for each level below the top, from level 0 up; for the `renoise` transition."""
+    """One row per level below the top, from level 0 up, for the `renoise` transition."""
 
     def one(x: Condition, y: State) -> list[BoundTerms]:
         """The levels T−1 … 0 of one chain."""
         levels: list[BoundTerms] = []
         above: Terms | None = None
-        for terms in chain_terms(denoiser, x, y, schedule, LevelNoise(y, generator)):
+        for terms in chain_terms(denoiser, x, y, schedule, LevelNoise(y, how.generator)):
             if above is not None and terms.y_two_step is not None:
                 jacobian = jacobian_norm(
                     denoiser,
@@ -113,22 +114,22 @@ def reb_bound(
                     terms.sigma,
                     iterations=iterations,
                     rtol=rtol,
-                    generator=generator,
+                    generator=how.generator,
                 )
                 levels.append(_bound_terms(terms, above, y, jacobian))
             above = terms
         return levels
 
     def measure(x: Condition, y: State) -> list[BoundRow]:
-        by_level = list(zip(*(one(x, y) for _ in range(checked_draws(draws))), strict=True))[::-1]
+        by_level = list(zip(*(one(x, y) for _ in range(how.draws)), strict=True))[::-1]
         return [_row(t, schedule.level(t), terms) for t, terms in enumerate(by_level)]
 
-    by_batch = [measure(*pair) for pair in batches(x, y, batch_size)]
+    by_batch = [measure(*pair) for pair in how.batches(x, y)]
     return [_pooled_row(rows) for rows in zip(*by_batch, strict=True)]
 
 
 class BoundTerms(NamedTuple):
-    """What a `BoundRow` averages, for each pair of one draw."""
+    """The quantities that a `BoundRow` averages, per pair, for one draw."""
 
     jacobian: PerPair
     lam: PerPair
@@ -155,7 +156,7 @@ def _bound_terms(terms: Terms, above: Terms, y: State, jacobian: PerPair) -> Bou
 
 
 def _times(a: PerPair, b: PerPair) -> PerPair:
-    """a·b with 0·∞ = 0: an insensitive denoiser passes nothing on, however large."""
+    """a·b with 0·∞ = 0: an insensitive denoiser passes on no error, however large."""
     return torch.where((a == 0) | (b == 0), 0.0, a * b)
 
 
@@ -166,9 +167,7 @@ def _alternative(ratio: PerPair, rho: PerPair) -> PerPair:
 
 def _row(t: int, sigma: float, drawn: tuple[BoundTerms, ...]) -> BoundRow:
     estimates: dict[str, Any] = {
-        name: Estimate.of(
-            torch.stack([getattr(terms, name) for terms in drawn]).mean(0), len(drawn)
-        )
+        name: Estimate.of(torch.stack([getattr(terms, name) for terms in drawn]).mean(0), len(drawn))
         for name in BoundTerms._fields
     }
     slack_min = min((terms.bound - terms.reb).nan_to_num(math.inf).min().item() for terms in drawn)
@@ -176,7 +175,5 @@ def _row(t: int, sigma: float, drawn: tuple[BoundTerms, ...]) -> BoundRow:
 
 
 def _pooled_row(rows: tuple[BoundRow, ...]) -> BoundRow:
-    estimates: dict[str, Any] = {
-        name: pooled(getattr(row, name) for row in rows) for name in BoundTerms._fields
-    }
+    estimates: dict[str, Any] = {name: pooled(getattr(row, name) for row in rows) for name in BoundTerms._fields}
     return replace(rows[0], **estimates, slack_min=min(row.slack_min for row in rows))

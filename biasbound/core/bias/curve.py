@@ -1,38 +1,32 @@
 r"""Every bias along one schedule.
 
-For each level t of a chain on noises ε_T … ε_0, from the top down:
+For each level t of a chain with noises ε_T … ε_0, from the top down:
 
     ŷ_t        the chain's own iterate           → E_inf(t),   REB(t) = E_inf(t)/E_clean(t)
     ỹ_t        truth noised with ε_t             → E_clean(t)
-    ŷ_t^(2S)   clean estimate of level t+1, noised with ε_t   → 𝓑^(2S)(t)
-    ŷ_t^(own)  clean estimate of level t, noised with ε_t     → 𝓑^(own)(t),   δ(t) = 𝓑^(2S)(t) − 𝓑^(own)(t)
+    ŷ_t^(2S)   clean estimate at t+1, noised with ε_t   → 𝓑^(2S)(t)
+    ŷ_t^(own)  clean estimate at t, noised with ε_t     → 𝓑^(own)(t)
 
-The alternative biases of Appendix B measure the distance to the clean estimate instead of to the truth, and ρ₁, ρ₂
-are the cosines between the two-step (inference) error and the clean one. δ may be negative.
+and δ(t) = 𝓑^(2S)(t) − 𝓑^(own)(t), which may be negative. The alternative biases of Appendix B
+measure the distance to the clean estimate instead of the truth. ρ₁ is the cosine between the
+two-step error and the clean error, ρ₂ the cosine between the inference error and the clean error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from biasbound.core.bias.estimate import Estimate, pooled
-from biasbound.core.bias.ratio import (
-    PerPair,
-    batches,
-    bias_ratio,
-    checked_draws,
-    divide,
-    error_norm,
-    reestimate,
-)
+from biasbound.core.bias.ratio import DEFAULT, Measure, PerPair, bias_ratio, divide, error_norm, reestimate
 from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, State, draw, renoise
-from biasbound.core.sample import Transition, denoise_chain
+from biasbound.core.sample import Transition, denoise_chain, descend
 from biasbound.core.schedule import Schedule
 
 __all__ = ["BiasRow", "LevelNoise", "Terms", "bias_curve", "chain_terms", "cosine_similarity"]
@@ -40,7 +34,7 @@ __all__ = ["BiasRow", "LevelNoise", "Terms", "bias_curve", "chain_terms", "cosin
 
 @dataclass(frozen=True)
 class BiasRow:
-    """All biases at one level; those that need a level above are None at the top."""
+    """All biases at one level. Those that need a level above are None at the top."""
 
     t: int
     sigma: float
@@ -59,7 +53,7 @@ class BiasRow:
     two_step_squared: Estimate | None
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """Flat JSON values: each estimate as `name` and `name_stderr`; pairs and draws once."""
+        """Flat JSON values: `name` and `name_stderr` per estimate; pairs and draws once."""
         flat: dict[str, float | int | None] = {"t": self.t, "sigma": self.sigma}
         flat |= {"pairs": self.clean.pairs, "draws": self.clean.draws}
         for name in _estimate_fields():
@@ -74,14 +68,13 @@ def _estimate_fields() -> list[str]:
 
 
 class LevelNoise:
-    """ε_t, drawn when level t is first asked for and kept until the next level is: a chain and its clean twin share it.
+    """The noise ε_t of each level, shared by a chain and its clean counterpart.
 
-    With `shared` one draw serves all levels.
+    ε_t is drawn when level t is first requested, and kept until another level is requested. With
+    `shared`, one draw serves all levels.
     """
 
-    def __init__(
-        self, like: State, generator: torch.Generator | None, shared: bool = False
-    ) -> None:
+    def __init__(self, like: State, generator: torch.Generator | None, shared: bool = False) -> None:
         self._fresh: Callable[[], Tensor] = lambda: draw(like, generator)
         self._shared = shared
         self._t: int | None = None
@@ -94,7 +87,7 @@ class LevelNoise:
 
 
 class Terms(NamedTuple):
-    """Estimates at one level of one chain, and the two-step input; None where no level is above."""
+    """Estimates at one level of one chain, and the two-step input; None at the top level."""
 
     t: int
     sigma: float
@@ -112,22 +105,23 @@ def chain_terms(
     noise: Callable[[int], Tensor],
     transition: Transition = "renoise",
 ) -> Iterator[Terms]:
-    """Walk a chain from ŷ_T = ε_T and, beside it, the clean and the two-step estimate of each level."""
-    above: Tensor | None = None
-    chain = denoise_chain(
-        denoiser, x, noise(schedule.top), schedule, noise=noise, transition=transition
-    )
+    """Walk a chain from ŷ_T = ε_T and, beside it, the clean and the two-step estimates per level."""
+    above: tuple[Tensor, Tensor, float] | None = None  # clean input and estimate of the level above
+    chain = denoise_chain(denoiser, x, noise(schedule.top), schedule, noise=noise, transition=transition)
     for t, sigma, _, y_est in chain:
         eps = noise(t)
-        clean = reestimate(denoiser, x, y, sigma, eps)
-        y_two_step = None if above is None else renoise(above, sigma, eps)
-        two_step = None if y_two_step is None else ask(denoiser, y_two_step, x, sigma)
+        y_clean = renoise(y, sigma, eps)
+        clean = ask(denoiser, y_clean, x, sigma)
+        y_two_step = two_step = None
+        if above is not None:
+            y_two_step = descend(*above, sigma, partial(noise, t), transition)
+            two_step = ask(denoiser, y_two_step, x, sigma)
         yield Terms(t, sigma, y_est, clean, two_step, y_two_step)
-        above = clean
+        above = y_clean, clean, sigma
 
 
 def cosine_similarity(a: State, b: State) -> PerPair:
-    """cos ∠(a, b) for each pair; 1 where one of them is zero."""
+    """cos ∠(a, b) per pair; 1 where a or b is zero."""
     a, b = (e.flatten(1).double() for e in (a, b))
     norms = a.norm(dim=1) * b.norm(dim=1)
     cosine = (a * b).sum(1) / torch.where(norms > 0, norms, 1.0)
@@ -136,41 +130,32 @@ def cosine_similarity(a: State, b: State) -> PerPair:
 
 @torch.no_grad()
 def bias_curve(
-    denoiser: Denoiser,
-    x: Condition,
-    y: State,
-    schedule: Schedule,
-    *,
-    draws: int = 4,
-    shared: bool = False,
-    transition: Transition = "renoise",
-    generator: torch.Generator | None = None,
-    batch_size: int | None = None,
+    denoiser: Denoiser, x: Condition, y: State, schedule: Schedule, how: Measure = DEFAULT
 ) -> list[BiasRow]:
-    """One row a level, from level 0 up; five denoiser calls a level and draw (four with `shared`)."""
+    """One row per level, from level 0 up; five denoiser calls per level and draw (four with `shared`)."""
 
     def measure(x: Condition, y: State) -> list[BiasRow]:
         seen: list[dict[str, list[Tensor]]] = [{} for _ in schedule.sigma]
-        for _ in range(checked_draws(draws)):
-            noise = LevelNoise(y, generator, shared)
-            for terms in chain_terms(denoiser, x, y, schedule, noise, transition):
+        for _ in range(how.draws):
+            noise = LevelNoise(y, how.generator, how.shared)
+            for terms in chain_terms(denoiser, x, y, schedule, noise, how.transition):
                 first = terms.clean
-                if not shared:
-                    first = reestimate(denoiser, x, y, terms.sigma, draw(y, generator))
+                if not how.shared:
+                    first = reestimate(denoiser, x, y, terms.sigma, how.noise(y))
                 own = reestimate(denoiser, x, first, terms.sigma, noise(terms.t))
                 for name, value in _per_pair(terms, own, y).items():
                     seen[terms.t].setdefault(name, []).append(value)
         return [
-            _row(t, schedule.sigma[t], {k: torch.stack(v) for k, v in values.items()}, draws)
+            _row(t, schedule.sigma[t], {k: torch.stack(v) for k, v in values.items()}, how.draws)
             for t, values in enumerate(seen)
         ]
 
-    by_batch = [measure(*pair) for pair in batches(x, y, batch_size)]
+    by_batch = [measure(*pair) for pair in how.batches(x, y)]
     return [_pooled_row(rows) for rows in zip(*by_batch, strict=True)]
 
 
 def _per_pair(terms: Terms, own: State, y: State) -> dict[str, PerPair]:
-    """Norms and cosines of one draw."""
+    """Norms and cosines per pair, for one draw."""
     clean, inference = terms.clean - y, terms.inference - y
     values = {
         "clean": error_norm(clean),
@@ -227,9 +212,7 @@ def _row(t: int, sigma: float, seen: dict[str, Tensor], draws: int) -> BiasRow:
 
 def _pooled_row(rows: tuple[BiasRow, ...]) -> BiasRow:
     def pool(name: str) -> Estimate | None:
-        return (
-            None if getattr(rows[0], name) is None else pooled(getattr(row, name) for row in rows)
-        )
+        return None if getattr(rows[0], name) is None else pooled(getattr(row, name) for row in rows)
 
     estimates: dict[str, Any] = {name: pool(name) for name in _estimate_fields()}
     return replace(rows[0], **estimates)

@@ -1,4 +1,4 @@
-"""A Monte-Carlo estimate with its standard error, and how estimates of separate batches become one."""
+"""A Monte Carlo estimate with its standard error, and how to pool estimates over batches."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ __all__ = ["Estimate", "pooled"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """Mean over pairs (x, y), each averaged over its noise draws first.
+    """Mean over pairs (x, y), each first averaged over its noise draws.
 
-    The standard error is that of independent pairs; pairs from one trajectory are correlated, and the true error
-    is then larger. One pair alone has an infinite standard error: nothing is known about the others.
+    The standard error assumes independent pairs. Pairs from one trajectory are correlated, and the
+    true error is then larger. A single pair has an infinite standard error, because it says
+    nothing about the spread over pairs.
     """
 
     mean: float
@@ -28,10 +29,10 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Float[Tensor, " B"], draws: int) -> Estimate:
-        """From one value a pair. Infinite values (a bias over zero clean error) give an infinite mean."""
+        """From one value per pair. An infinite value (zero clean error) gives an infinite mean."""
         values = values.double()
         if bool(values.isnan().any()):
-            raise ValueError("a value to average is NaN")
+            raise ValueError("cannot average values that include NaN")
         n, mean = len(values), values.mean().item()
         if n < 2 or not math.isfinite(mean):
             return cls(mean, math.inf, n, draws)
@@ -42,7 +43,7 @@ class Estimate:
 
 
 def _merge(a: Estimate, b: Estimate) -> Estimate:
-    """Chan's update of mean and sum of squares, so that batches stream."""
+    """Chan's update of mean and sum of squares, so that batches can be streamed."""
     n = a.pairs + b.pairs
     if not math.isfinite(a.mean) or not math.isfinite(b.mean):
         mean = a.mean + b.mean
@@ -56,10 +57,10 @@ def _merge(a: Estimate, b: Estimate) -> Estimate:
 
 
 def pooled(estimates: Iterable[Estimate]) -> Estimate:
-    """The estimate over all pairs of several disjoint batches, as if they had been measured at once."""
+    """The estimate over all pairs of several disjoint batches, as if measured in one batch."""
     every = list(estimates)
     if not every:
-        raise ValueError("there is nothing to pool: no pairs were given")
+        raise ValueError("no estimates to pool: no pairs were given")
     if len({e.draws for e in every}) > 1:
         raise ValueError("estimates with different numbers of noise draws cannot be pooled")
     return reduce(_merge, every)

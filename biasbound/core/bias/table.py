@@ -1,9 +1,9 @@
-r"""Two-step biases between checkpoints, at the price of Phase 2: N clean estimates and one call a visited pair.
+r"""Two-step biases between checkpoints, for N clean estimates and one call per visited pair.
 
-Each level σ keeps one noise draw ε_σ (a draw: `draws` of them). Its clean estimate, made by its own checkpoint
-θ*(σ), serves twice: as the first estimate of every jump that starts at σ, and as the denominator of every jump that
-ends there. Numerator and denominator of a jump then share the draw of the lower level, and its first estimate has the
-draw of the upper one, which is the convention of `two_step_bias`.
+Each level σ has its own noise ε_σ (`draws` of them). The clean estimate of its checkpoint θ*(σ)
+serves twice: as the first estimate of every jump that starts at σ, and in the denominator of every
+jump that ends at σ. So numerator and denominator of a jump share the noise of the lower level, and
+the first estimate has the noise of the upper level. This is the convention of `two_step_bias`.
 """
 
 from __future__ import annotations
@@ -14,48 +14,27 @@ import torch
 from torch import Tensor
 
 from biasbound.core.bias.estimate import Estimate, pooled
-from biasbound.core.bias.ratio import (
-    Power,
-    batches,
-    bias_ratio,
-    checked_draws,
-    error_norm,
-    reestimate,
-)
-from biasbound.core.denoise import Denoiser
-from biasbound.core.noise import Condition, State, draw
+from biasbound.core.bias.ratio import DEFAULT, Measure, bias_ratio, error_norm, reestimate
+from biasbound.core.denoise import Denoiser, ask
+from biasbound.core.noise import Condition, State, draw, renoise
+from biasbound.core.sample import descend
 
 __all__ = ["TwoStepTable"]
 
 
 class TwoStepTable:
-    """𝓑^(2S)(σ_to, σ_from) for any two of `denoisers`' levels, measured when first asked for.
+    """𝓑^(2S)(σ_to, σ_from) for any two levels of `denoisers`, measured on first use.
 
-    `denoisers[σ]` is θ*(σ); levels may share one. Holds draws × pairs clean estimates for each level touched, on
-    the device of y.
+    `denoisers[σ]` is θ*(σ); levels may share a denoiser. The table keeps draws × pairs clean
+    estimates per level used, on the device of y.
     """
 
-    def __init__(
-        self,
-        denoisers: Mapping[float, Denoiser],
-        x: Condition,
-        y: State,
-        *,
-        draws: int = 4,
-        power: Power = 1,
-        generator: torch.Generator | None = None,
-        batch_size: int | None = None,
-    ) -> None:
+    def __init__(self, denoisers: Mapping[float, Denoiser], x: Condition, y: State, how: Measure = DEFAULT) -> None:
         self.levels = tuple(sorted(denoisers))
         self._denoisers = dict(denoisers)
-        self._batches = list(batches(x, y, batch_size))
-        self._draws = checked_draws(draws)
-        self._power: Power = power
-        self._seed = int(
-            torch.randint(
-                2**62, (), generator=generator, device=generator.device if generator else None
-            )
-        )
+        self._batches, self._how = list(how.batches(x, y)), how
+        device = None if how.generator is None else how.generator.device
+        self._seed = int(torch.randint(2**62, (), generator=how.generator, device=device))
         self._clean: dict[float, list[Tensor]] = {}
         self._known: dict[tuple[float, float], Estimate] = {}
 
@@ -65,67 +44,56 @@ class TwoStepTable:
             if sigma not in self._denoisers:
                 raise ValueError(f"σ = {sigma} is not among the table's levels {self.levels}")
         if not sigma_to < sigma_from:
-            raise ValueError(
-                f"a chain steps down: σ_to = {sigma_to} must lie below σ_from = {sigma_from}"
-            )
+            raise ValueError(f"a chain steps down: σ_to = {sigma_to} must be below σ_from = {sigma_from}")
         if (sigma_to, sigma_from) not in self._known:
             self._known[sigma_to, sigma_from] = self._measure(sigma_to, sigma_from)
         return self._known[sigma_to, sigma_from]
 
     def clean_error(self, sigma: float) -> Estimate:
-        """E_clean(σ) of the level's own checkpoint, from the estimates that the table keeps anyway."""
+        """E_clean(σ) of the checkpoint of level σ, from the estimates that the table keeps."""
         per_batch = zip(self._batches, self._clean_estimates(sigma), strict=True)
-        return pooled(
-            Estimate.of(_norms(clean, y).mean(0), self._draws) for (_, y), clean in per_batch
-        )
+        return pooled(Estimate.of(_norms(clean, y).mean(0), self._how.draws) for (_, y), clean in per_batch)
 
     def matrix(self) -> list[tuple[float, float, Estimate]]:
-        """(σ_to, σ_from, bias) for every pair of levels: the whole landscape, N(N−1)/2 calls."""
+        """(σ_to, σ_from, bias) for every pair of levels: the full landscape, N(N−1)/2 calls."""
         pairs = [(to, start) for to in self.levels for start in self.levels if to < start]
         return [(to, start, self(to, start)) for to, start in pairs]
 
     @torch.no_grad()
     def _measure(self, sigma_to: float, sigma_from: float) -> Estimate:
         estimates = []
-        kept = zip(
-            self._batches,
-            self._clean_estimates(sigma_from),
-            self._clean_estimates(sigma_to),
-            strict=True,
-        )
+        kept = zip(self._batches, self._clean_estimates(sigma_from), self._clean_estimates(sigma_to), strict=True)
         for b, ((x, y), first, clean) in enumerate(kept):
-            noises = self._noise(sigma_to, b, y)
-            second = torch.stack(
-                [
-                    reestimate(self._denoisers[sigma_to], x, f, sigma_to, eps)
-                    for f, eps in zip(first, noises, strict=True)
-                ]
-            )
-            estimates.append(
-                Estimate.of(
-                    bias_ratio(_norms(second, y), _norms(clean, y), self._power), self._draws
-                )
-            )
+            noises = zip(first, self._noise(sigma_from, b, y), self._noise(sigma_to, b, y), strict=True)
+            second = torch.stack([self._second(x, y, f, sigma_from, sigma_to, *eps) for f, *eps in noises])
+            ratio = bias_ratio(_norms(second, y), _norms(clean, y), self._how.power)
+            estimates.append(Estimate.of(ratio, self._how.draws))
         return pooled(estimates)
+
+    def _second(
+        self, x: Condition, y: State, first: State, sigma_from: float, sigma_to: float, eps: State, eps_to: State
+    ) -> State:
+        """The estimate at σ_to after one step of the chain from the first estimate."""
+        y_from = renoise(y, sigma_from, eps)
+        y_to = descend(y_from, first, sigma_from, sigma_to, lambda: eps_to, self._how.transition)
+        return ask(self._denoisers[sigma_to], y_to, x, sigma_to)
 
     @torch.no_grad()
     def _clean_estimates(self, sigma: float) -> list[Tensor]:
-        """One tensor (R, B, C, *N) a batch."""
+        """One tensor (R, B, C, *N) per batch."""
         if sigma not in self._clean:
             denoiser = self._denoisers[sigma]
             self._clean[sigma] = [
-                torch.stack(
-                    [reestimate(denoiser, x, y, sigma, eps) for eps in self._noise(sigma, b, y)]
-                )
+                torch.stack([reestimate(denoiser, x, y, sigma, eps) for eps in self._noise(sigma, b, y)])
                 for b, (x, y) in enumerate(self._batches)
             ]
         return self._clean[sigma]
 
     def _noise(self, sigma: float, batch: int, y: State) -> list[Tensor]:
-        """The draws of a level, made again from their seed instead of kept."""
+        """The draws of a level, regenerated from their seed instead of stored."""
         index = self.levels.index(sigma) * len(self._batches) + batch
         generator = torch.Generator().manual_seed(self._seed + index)
-        return [draw(y, generator) for _ in range(self._draws)]
+        return [draw(y, generator) for _ in range(self._how.draws)]
 
 
 def _norms(estimates: Tensor, y: State) -> Tensor:

@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 from jaxtyping import Float64
 
+from biasbound._io import as_kind
 from biasbound.data.columns import Column, Spread, Store, hdf5_column
 from biasbound.data.layout import Boundary, Layout
 from biasbound.data.statistics import Statistics
@@ -30,7 +31,7 @@ def is_well(file: h5py.File) -> bool:
 
 
 def stored_fingerprint(path: Path) -> str | None:
-    """That of the configuration which made a native file; None for any other file."""
+    """The fingerprint of the configuration that made a native file; None for any other file."""
     try:
         with h5py.File(path, "r") as file:
             return str(file["biasbound"].attrs["fingerprint"])
@@ -66,9 +67,7 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
     own = file.get("biasbound")
     if own is not None:
         if int(own.attrs["version"]) > VERSION:
-            raise ValueError(
-                f"{path} was written by a newer biasbound; update this one to read it"
-            )
+            raise ValueError(f"{path} was written by a newer biasbound; update this one to read it")
         layout = _own_layout(own)
         layout = layout if dt is None else replace(layout, dt=dt)
         facts = {
@@ -90,21 +89,13 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
         )
     places = [[layout.channels.index(name) for name in group] for group in names]
     return Trajectories.open(
-        layout,
-        Store(columns, places),
-        name=str(path),
-        parameters=parameters,
-        series=series,
-        static=static,
-        **facts,
+        layout, Store(columns, places), name=str(path), parameters=parameters, series=series, static=static, **facts
     )
 
 
 def _own_layout(own: h5py.Group) -> Layout:
-    stored = json.loads(_text(own["layout"][()]))
-    for name in ("channels", "grid", "boundary"):
-        stored[name] = tuple(stored[name])
-    return Layout(**stored | {"domain": tuple(map(tuple, stored["domain"]))})
+    where = f"{own.file.filename}: biasbound/layout"
+    return as_kind(Layout, json.loads(_text(own["layout"][()])), where)
 
 
 def _fields(
@@ -139,17 +130,11 @@ def _fields(
 
 
 def _check_shape(
-    dataset: h5py.Dataset,
-    path: Path,
-    lead: tuple[int, ...],
-    grid: tuple[int, ...],
-    components: tuple[int, ...],
+    dataset: h5py.Dataset, path: Path, lead: tuple[int, ...], grid: tuple[int, ...], components: tuple[int, ...]
 ) -> None:
     """A field has ([S], [K], *N, …); an axis along which it does not vary may have size 1."""
     varying = np.asarray(dataset.attrs["dim_varying"], dtype=bool).tolist()
-    allowed = itertools.product(
-        *((n,) if v else (1, n) for n, v in zip(grid, varying, strict=True))
-    )
+    allowed = itertools.product(*((n,) if v else (1, n) for n, v in zip(grid, varying, strict=True)))
     if dataset.shape not in {(*lead, *space, *components) for space in allowed}:
         raise ValueError(
             f"{path}: found {dataset.name[1:]} of shape {dataset.shape}, expected "
@@ -159,10 +144,8 @@ def _check_shape(
         raise ValueError(f"{path}: found {dataset.name[1:]} of {dataset.dtype}, expected floats")
 
 
-def _scalars(
-    file: h5py.File, samples: int, length: int
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """One value a trajectory, and one a frame."""
+def _scalars(file: h5py.File, samples: int, length: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Parameters (one value per trajectory) and series (one per frame)."""
     parameters: dict[str, np.ndarray] = {}
     series: dict[str, np.ndarray] = {}
     group = file.get("scalars")
@@ -181,7 +164,7 @@ def _scalars(
 
 
 def _boundary(file: h5py.File, axes: Sequence[str]) -> tuple[Boundary, ...]:
-    """Kind of each axis by The Well's rule: open unless a mask reaches the two ends of the axis.
+    """The boundary of each axis by The Well's rule: open unless a mask reaches both ends of the axis.
 
     An axis with two different ends is called open.
     """
@@ -213,15 +196,13 @@ def _domain(points: Float64[np.ndarray, " n"], kind: Boundary) -> tuple[float, f
 
 
 def _time_step(time: Float64[np.ndarray, "... K"], path: Path) -> float:
-    """dt from times that are often float32: the shortest decimal that they cannot tell apart."""
+    """dt from times that are often float32: the shortest decimal that agrees with them."""
     steps = np.diff(time, axis=-1)
     if steps.size == 0:
         return 1.0
     mean = float(steps.mean())
     if np.ptp(steps) > 0.01 * abs(mean):
-        raise ValueError(
-            f"{path}: found time steps from {steps.min():g} to {steps.max():g}, expected equal ones"
-        )
+        raise ValueError(f"{path}: found time steps from {steps.min():g} to {steps.max():g}, expected equal ones")
     short = float(f"{mean:.5g}")
     return short if abs(short - mean) < 1e-6 * abs(mean) else mean
 
@@ -240,8 +221,6 @@ def _attributes(file: h5py.File) -> dict[str, Any]:
     for name, value in file.attrs.items():
         plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
         found[name] = (
-            _texts(plain)
-            if isinstance(plain, list) and plain and isinstance(plain[0], str | bytes)
-            else plain
+            _texts(plain) if isinstance(plain, list) and plain and isinstance(plain[0], str | bytes) else plain
         )
     return found

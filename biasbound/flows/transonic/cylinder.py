@@ -34,11 +34,7 @@ def start(grid: Grid, mach: float, rng: np.random.Generator) -> Float64[np.ndarr
 
 
 def cylinder_flow(
-    grid: Grid,
-    mach: float,
-    reynolds: float,
-    rng: np.random.Generator,
-    precision: Precision = "float32",
+    grid: Grid, mach: float, reynolds: float, rng: np.random.Generator, precision: Precision = "float32"
 ) -> Flow:
     """Flow past the inner wall of an O-grid; μ∞ = Mach/Re_D. One time unit D/U is 1/Mach."""
     state, mu = start(grid, mach, rng), mach / reynolds

@@ -31,17 +31,13 @@ class Grid:
     periodic: tuple[bool, bool]
 
     @classmethod
-    def from_nodes(
-        cls, nodes: Float64[np.ndarray, "2 R1 C1"], periodic: tuple[bool, bool]
-    ) -> Grid:
+    def from_nodes(cls, nodes: Float64[np.ndarray, "2 R1 C1"], periodic: tuple[bool, bool]) -> Grid:
         """Metrics of the grid with these corners, (x, y) first."""
         a, b = nodes[:, 1:, 1:] - nodes[:, :-1, :-1], nodes[:, :-1, 1:] - nodes[:, 1:, :-1]
         volume = 0.5 * (a[0] * b[1] - a[1] * b[0])
         if not (volume > 0).all():
             raise ValueError("The grid has folded cells, or its rows and columns are left-handed.")
-        inner = 0.25 * (
-            nodes[:, 1:, 1:] + nodes[:, :-1, 1:] + nodes[:, 1:, :-1] + nodes[:, :-1, :-1]
-        )
+        inner = 0.25 * (nodes[:, 1:, 1:] + nodes[:, :-1, 1:] + nodes[:, 1:, :-1] + nodes[:, :-1, :-1])
         row_face, col_face = nodes[:, :, 1:] - nodes[:, :, :-1], nodes[:, 1:] - nodes[:, :-1]
         row_line = _centre_lines(inner, nodes, periodic[0])
         turned = inner.swapaxes(1, 2), nodes.swapaxes(1, 2)
@@ -78,9 +74,7 @@ def _centre_lines(
 
 
 def _metrics(
-    normal: Float64[np.ndarray, "2 m n"],
-    line: Float64[np.ndarray, "2 m n"],
-    turned: Float64[np.ndarray, "2 m n"],
+    normal: Float64[np.ndarray, "2 m n"], line: Float64[np.ndarray, "2 m n"], turned: Float64[np.ndarray, "2 m n"]
 ) -> Float64[np.ndarray, "6 m n"]:
     area = np.hypot(*normal)
     jacobian = (normal * line).sum(0)
@@ -114,9 +108,7 @@ def o_grid(around: int, radial: int, *, wall: float | None = None, far: float = 
     return Grid.from_nodes(np.stack([x, y]), (False, True))
 
 
-def _spread(
-    s: Float64[np.ndarray, " n"], density: Float64[np.ndarray, " n"], cells: int
-) -> Float64[np.ndarray, " m"]:
+def _spread(s: Float64[np.ndarray, " n"], density: Float64[np.ndarray, " n"], cells: int) -> Float64[np.ndarray, " m"]:
     """Edges of `cells` cells on [s₀, s₁] whose sizes go as 1/density."""
     count = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]) * np.diff(s))])
     return np.asarray(np.interp(np.linspace(0.0, count[-1], cells + 1), count, s))

@@ -32,15 +32,13 @@ DOMAIN = tuple(
 
 
 class Window:
-    """Linear maps from the cells of an O-grid, with two ghosts a side, to `size` points, x first."""
+    """Linear maps from the cells of an O-grid, with two ghosts per side, to `size` points, x first."""
 
     def __init__(self, grid: Grid, size: tuple[int, int]) -> None:
         if not all(4 <= n <= most for n, most in zip(size, _POINTS, strict=True)):
             raise ValueError(f"resolution {size}: use 4×4 to {_POINTS[0]}×{_POINTS[1]} points.")
         self.grid, self.size = grid, size
-        x, y = np.meshgrid(
-            *(np.linspace(*e, n) for e, n in zip(_ENDS, _POINTS, strict=True)), indexing="ij"
-        )
+        x, y = np.meshgrid(*(np.linspace(*e, n) for e, n in zip(_ENDS, _POINTS, strict=True)), indexing="ij")
         radius, angle = np.hypot(x, y).ravel(), np.arctan2(y, x).ravel() % (2 * np.pi)
         fluid = radius > 0.5
         self._velocity, self._scalar = _weights(grid, radius, angle, fluid)
@@ -49,14 +47,10 @@ class Window:
     def __call__(self, w: Float[np.ndarray, "4 R4 C4"]) -> Float64[np.ndarray, "4 X Y"]:
         """(u, v, ρ, p) at the points of the window from the ρ, u, v, p of a flow."""
         cells = w.reshape(4, -1).T.astype(np.float64)
-        planes = np.concatenate(
-            [self._velocity @ cells[:, 1:3], self._scalar @ cells[:, ::3]], axis=1
-        )
+        planes = np.concatenate([self._velocity @ cells[:, 1:3], self._scalar @ cells[:, ::3]], axis=1)
         return np.stack([self._zoom(plane.reshape(_POINTS)) for plane in planes.T])
 
-    def _zoom(
-        self, plane: Float64[np.ndarray, "a b"], order: int = 3
-    ) -> Float64[np.ndarray, "X Y"]:
+    def _zoom(self, plane: Float64[np.ndarray, "a b"], order: int = 3) -> Float64[np.ndarray, "X Y"]:
         factors = [n / m for n, m in zip(self.size, _POINTS, strict=True)]
         with warnings.catch_warnings():
             # SciPy would prefer another edge mode; the original took this one.
@@ -65,10 +59,7 @@ class Window:
 
 
 def _weights(
-    grid: Grid,
-    radius: Float64[np.ndarray, " n"],
-    angle: Float64[np.ndarray, " n"],
-    fluid: Bool[np.ndarray, " n"],
+    grid: Grid, radius: Float64[np.ndarray, " n"], angle: Float64[np.ndarray, " n"], fluid: Bool[np.ndarray, " n"]
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     """Interpolation matrices (points × cells with ghosts) for velocity and for ρ, p."""
     rings = np.hypot(grid.nodes[0, :, 0], grid.nodes[1, :, 0])

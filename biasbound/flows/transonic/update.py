@@ -10,9 +10,7 @@ __all__ = ["stage", "wave_rate"]
 
 
 @jit
-def _combine(
-    start: Array, inflow: Array, scale: Array, a: float, b: float, dt: float, q: Array
-) -> None:
+def _combine(start: Array, inflow: Array, scale: Array, a: float, b: float, dt: float, q: Array) -> None:
     real = q.dtype.type
     first, second, step = real(a), real(b), real(dt)
     for i in range(q.size):
@@ -35,17 +33,8 @@ def _convert(q: Array, r: int, w: Array) -> None:
 
 
 @jit
-def stage(
-    start: Array,
-    inflow: Array,
-    per_volume: Array,
-    a: float,
-    b: float,
-    dt: float,
-    q: Array,
-    w: Array,
-) -> None:
-    """q ← a·start + b·(q + dt·inflow/V), then w (with two ghost cells a side) from q."""
+def stage(start: Array, inflow: Array, per_volume: Array, a: float, b: float, dt: float, q: Array, w: Array) -> None:
+    """q ← a·start + b·(q + dt·inflow/V), then w (with two ghost cells per side) from q."""
     for r in range(q.shape[1]):
         for k in range(4):
             _combine(start[k, r], inflow[k, r], per_volume[r], a, b, dt, q[k, r])
@@ -59,14 +48,7 @@ def wave_rate(w: Array, span: Array, mu_inf: float, out: Array) -> None:
     gamma, spread = real(1.4), real(2 * 1.4 / 0.72 * mu_inf)
     for r in range(out.shape[0]):
         rho, u, v, p = w[0, r + 2][2:], w[1, r + 2][2:], w[2, r + 2][2:], w[3, r + 2][2:]
-        ax, ay, bx, by, size, square = (
-            span[0, r],
-            span[1, r],
-            span[2, r],
-            span[3, r],
-            span[4, r],
-            span[5, r],
-        )
+        ax, ay, bx, by, size, square = (span[0, r], span[1, r], span[2, r], span[3, r], span[4, r], span[5, r])
         row = out[r]
         for i in range(row.size):
             a = math.sqrt(gamma * p[i] / rho[i])

@@ -80,9 +80,7 @@ def _flux(at_faces: Array, metric: Array, row: int, flux: Array) -> None:
 
 
 @jit
-def viscous(
-    w: Array, across: Array, along: Array, mu_inf: float, out: Array, heat: Array, work: Array
-) -> None:
+def viscous(w: Array, across: Array, along: Array, mu_inf: float, out: Array, heat: Array, work: Array) -> None:
     """out (4, R, C) += ∮ (τ·n, u·τ·n + k ∇T·n) of every cell.
 
     Scratch: `heat` (2, R+4, C+4) for T and μ, `work` (15, C+4).

@@ -49,9 +49,7 @@ def page(study: Study, budget: int = BUDGET) -> str:
         "policy": html.escape(policy),
         "style": style,
         # `<` occurs only inside strings, where \u003c is the same: no tag can begin or end here.
-        "data": told.replace("<", "\\u003c")
-        .replace("\u2028", "\\u2028")
-        .replace("\u2029", "\\u2029"),
+        "data": told.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"),
         "script": script,
     }
     text = _asset("template.html")

@@ -121,11 +121,7 @@ def _search(study: Study, search: Search) -> dict[str, Any]:
         "solved": len(found.solved),
         "levels": len(found.levels),
         "rounds": [
-            {
-                "update": points[0].update,
-                "sigma": [p.sigma for p in points],
-                "own": [p.own for p in points],
-            }
+            {"update": points[0].update, "sigma": [p.sigma for p in points], "own": [p.own for p in points]}
             for _, points in sorted(rounds.items())
         ],
     }
@@ -188,7 +184,4 @@ def _spectra(study: Study) -> list[dict[str, Any]]:
         found = last_spectra(study)
     except Absent:
         return []
-    return [
-        {"name": n, "k": list(range(1, len(e))), "energy": e[1:].tolist()}
-        for n, e in found.items()
-    ]
+    return [{"name": n, "k": list(range(1, len(e))), "energy": e[1:].tolist()} for n, e in found.items()]

@@ -41,19 +41,14 @@ class Cut:
     @property
     def size(self) -> int:
         """Bytes: one field of truth and one of error for each model and member."""
-        field = int(np.prod([-(-n // self.stride) for n in self.points])) * -(
-            -self.frames // self.every
-        )
+        field = int(np.prod([-(-n // self.stride) for n in self.points])) * -(-self.frames // self.every)
         return field * self.quantities * self.trajectories * (1 + self.models * self.members)
 
 
 def fitted(cut: Cut, budget: int = BUDGET) -> Cut:
     """The most that fits: first fewer members, trajectories and quantities, then coarser ones."""
     cut = replace(
-        cut,
-        members=min(cut.members, 3),
-        trajectories=min(cut.trajectories, 4),
-        quantities=min(cut.quantities, 2),
+        cut, members=min(cut.members, 3), trajectories=min(cut.trajectories, 4), quantities=min(cut.quantities, 2)
     )
     while cut.size > budget:
         if cut.members > 1:
@@ -75,9 +70,7 @@ def fitted(cut: Cut, budget: int = BUDGET) -> Cut:
     return cut
 
 
-def pack_truth(
-    values: Float[np.ndarray, "*N"], low: float, high: float
-) -> UInt8[np.ndarray, "*N"]:
+def pack_truth(values: Float[np.ndarray, "*N"], low: float, high: float) -> UInt8[np.ndarray, "*N"]:
     """0 … 254 from low to high; 255 where there is no value."""
     scaled = (values.astype(np.float64) - low) / ((high - low) or 1.0) * 254
     known = np.isfinite(scaled)
@@ -85,9 +78,7 @@ def pack_truth(
     return np.where(known, packed, MISSING_TRUTH).astype(np.uint8)
 
 
-def pack_error(
-    error: Float[np.ndarray, "K ..."],
-) -> tuple[Int8[np.ndarray, "K ..."], Float64[np.ndarray, " K"]]:
+def pack_error(error: Float[np.ndarray, "K ..."]) -> tuple[Int8[np.ndarray, "K ..."], Float64[np.ndarray, " K"]]:
     """−127 … 127 on a signed square-root scale (−128: no value), and each frame's largest."""
     known = np.isfinite(error)
     sizes = np.abs(np.where(known, error, 0).astype(np.float64)).reshape(len(error), -1)
@@ -149,9 +140,7 @@ def rollouts(study: Study, budget: int = BUDGET) -> dict[str, Any] | None:
     }
 
 
-def _shown(
-    study: Study, fields: Float[np.ndarray, "K C *N"], cut: Cut
-) -> dict[str, Float[np.ndarray, "k ..."]]:
+def _shown(study: Study, fields: Float[np.ndarray, "K C *N"], cut: Cut) -> dict[str, Float[np.ndarray, "k ..."]]:
     assert study.test is not None
     space = slice(None, None, cut.stride)
     return {

@@ -2,55 +2,45 @@
 
 from __future__ import annotations
 
-import importlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from biasbound._io import remove, write_text
-from biasbound.cli.data import SOURCES
+from biasbound._io import remove, write_json
 from biasbound.data.formats import load, save
-from biasbound.data.layout import Source
+from biasbound.data.layout import Source, Split
 from biasbound.data.trajectories import Trajectories
+from biasbound.flows.flow import source
 from biasbound.flows.generate import generate
 from biasbound.study.config import DataConfig
-from biasbound.study.stages.material import open_entry, open_split
+from biasbound.study.jobs import DataJob
+from biasbound.study.stages.material import Entry, open_split
+from biasbound.study.stages.place import Place
 
 __all__ = ["make_data", "opened", "source_of", "test_entry"]
 
-SPLITS = ("train", "valid", "test")
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 
-def source_of(config: DataConfig, split: str) -> Source:
-    """The generator of one split."""
-    module = importlib.import_module(SOURCES[config.dataset][0])
-    if config.size not in module.PRESETS:
-        known = ", ".join(module.PRESETS)
-        raise ValueError(
-            f"data.size {config.size!r} is no size of {config.dataset}: it has {known}"
-        )
+def source_of(config: DataConfig, split: Split) -> Source:
+    """The source of one split."""
     settings = {**config.settings, **({} if split == "train" else config.held_out)}
-    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
     try:
-        source: Source = module.preset(config.size, split, seed=config.seed, **plain)
-    except TypeError as error:
-        raise ValueError(f"data.settings of {config.dataset}: {error}") from error
-    return source
+        return source(config.dataset, config.size, split, config.seed, **settings)
+    except ValueError as error:
+        raise ValueError(f"data: {error}") from error
 
 
-def make_data(
-    config: DataConfig, folder: Path, workers: int, progress: Callable[[str, int, int], None]
-) -> dict[str, Any]:
+def make_data(job: DataJob, place: Place) -> dict[str, Any]:
     """Fill the folder with what `open_split` reads; returns facts for the record."""
-    told = {}
+    config, folder, told = job.data, place.folder, {}
     for split in SPLITS:
         if config.train is not None:
             told[split] = _found(config, split)
         else:
-            _generated(config, split, folder, workers, progress)
-            told[split] = _entry(f"{split}.h5", conditions=config.conditions)
-    write_text(folder / "splits.json", json.dumps(told, indent=1) + "\n")
+            _generated(config, split, folder, place.jobs, place.progress)
+            told[split] = Entry(f"{split}.h5", {}, None, 1, 1, config.conditions)
+    write_json(folder / "splits.json", told)
     shapes = {}
     for split in SPLITS:
         opened = open_split(folder, split)
@@ -62,59 +52,38 @@ def make_data(
     return {"shapes": shapes}
 
 
-def _entry(path: str, **other: Any) -> dict[str, Any]:
-    return {
-        "path": path,
-        "options": {},
-        "part": None,
-        "time": 1,
-        "space": 1,
-        "conditions": (),
-        **other,
-    }
-
-
 def _generated(
-    config: DataConfig,
-    split: str,
-    folder: Path,
-    workers: int,
-    progress: Callable[[str, int, int], None],
+    config: DataConfig, split: Split, folder: Path, jobs: int, progress: Callable[[str, int, int], None]
 ) -> None:
     """One split's file; what was generated at a higher resolution is thinned and not kept."""
     final, raw = folder / f"{split}.h5", folder / f"raw-{split}.h5"
     if final.exists():
         return
-    source = source_of(config, split)
     thin = config.stride_time > 1 or config.stride_space > 1
-    generate(
-        source,
-        raw if thin else final,
-        workers=workers,
-        progress=lambda a, b: progress(split, a, b),
-    )
+    made = source_of(config, split)
+    generate(made, raw if thin else final, jobs=jobs, progress=lambda a, b: progress(split, a, b))
     if thin:
         save(load(raw).stride(time=config.stride_time, space=config.stride_space).load(), final)
         remove(raw)
 
 
-def test_entry(config: DataConfig, folder: Path, workers: int) -> dict[str, Any]:
+def test_entry(config: DataConfig, folder: Path, jobs: int) -> Entry:
     """The test split alone, made in a folder or found, as an entry of splits.json."""
     if config.train is not None:
         return _found(config, "test")
-    _generated(config, "test", folder, workers, lambda split, done, total: None)
-    return _entry("test.h5", conditions=config.conditions)
+    _generated(config, "test", folder, jobs, lambda split, done, total: None)
+    return Entry("test.h5", {}, None, 1, 1, config.conditions)
 
 
 def opened(config: DataConfig, split: str) -> Trajectories:
     """A split of the user's own files, which stay where they are."""
-    return open_entry(_found(config, split), Path())
+    return _found(config, split).open()
 
 
-def _found(config: DataConfig, split: str) -> dict[str, Any]:
+def _found(config: DataConfig, split: str) -> Entry:
     given = config.train if config.valid is None else getattr(config, split)
     assert given is not None
-    return _entry(
+    return Entry(
         str(Path(given).expanduser().resolve()),
         options=config.options,
         part=split if config.valid is None else None,

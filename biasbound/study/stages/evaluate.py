@@ -2,107 +2,73 @@
 
 from __future__ import annotations
 
-import json
-import math
 import warnings
-from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import torch
 
-from biasbound._io import write_text
-from biasbound.core.bias import BiasRow, bias_curve
-from biasbound.core.denoise import NetDenoiser
-from biasbound.data.layout import Layout
+from biasbound._io import write_json
+from biasbound.core.bias import BiasRow, Measure, bias_curve
 from biasbound.data.trajectories import Trajectories
-from biasbound.metrics import FewSamples
-from biasbound.metrics.rows import Row, write_rows
+from biasbound.metrics import FewSamples, Interval, Scene
+from biasbound.metrics.rows import About, Row, write_rows
 from biasbound.metrics.score import score, score_steps
-from biasbound.models.emulator import Emulator
+from biasbound.models.diffusion import Diffusion, chain_of
+from biasbound.models.emulator import Emulator, load
 from biasbound.models.gradients import gradient_similarity
-from biasbound.study.config import Config, EvaluateConfig
-from biasbound.study.stages.material import Material, planes, seeded, spread
-from biasbound.study.stages.rollout import emulator_for
+from biasbound.study.config import EvaluateConfig
+from biasbound.study.jobs import EvaluateJob
+from biasbound.study.stages.material import seeded, spread
+from biasbound.study.stages.place import Place
 
-__all__ = ["Cost", "correlated", "make_evaluate", "single_steps"]
-
-
-class Cost(TypedDict):
-    """What an emulator cost: network calls a step, and updates and CPU seconds of all its trainings."""
-
-    nfe: int
-    updates: int
-    seconds: float
+__all__ = ["make_evaluate", "single_steps"]
 
 
-def make_evaluate(
-    config: Config,
-    label: str,
-    seed: int,
-    material: Material,
-    folder: Path,
-    rollout: Path,
-    emulator: Path,
-    cost: Cost,
-) -> dict[str, Any]:
-    """Write rows.jsonl and, for a diffusion emulator, bias.json."""
-    loaded, test, section = emulator_for(config, emulator), material.test, config.evaluate
-    prediction = np.load(rollout / "prediction.npy", mmap_mode="r", allow_pickle=False)
+def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
+    """Write rows.jsonl and, for an emulator with a chain, bias.json."""
+    emulator, test, section = load(place.emulator()), place.material.test, job.evaluate
+    emulator.model.to(place.material.device)
+    prediction = np.load(place.inputs["rollout"] / "prediction.npy", mmap_mode="r", allow_pickle=False)
     _, count, steps = prediction.shape[:3]
-    truth, layout = test.read(0, count, slice(1, steps + 1)), test.layout
-    steps_taken, followed = single_steps(loaded, test, section.pairs, material.device)
+    past = emulator.model.frame.task.past
+    about = About(job.dataset, place.label, place.seed, **vars(place.cost))
+    scene = Scene.on(
+        test.layout,
+        prediction,
+        test.read(0, count, slice(past, past + steps)),
+        spread=emulator.normalisation.std,
+        steps=_steps(section, steps),
+        correlate=None if section.correlate == "auto" else section.correlate,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewSamples)  # the record says from how many trajectories
-        rows = score(
-            prediction,
-            truth,
-            dt=test.dt,
-            dataset=config.data.dataset,
-            method=label,
-            seed=seed,
-            spread=loaded.normalisation.std,
-            periodic=layout.periodic,
-            spacing=layout.spacing,
-            steps=_steps(section, steps),
-            correlate=correlated(section, layout),
-            **cost,
-        )
-    rows += score_steps(
-        steps_taken,
-        followed,
-        dataset=config.data.dataset,
-        method=label,
-        seed=seed,
-        spread=loaded.normalisation.std,
-        **cost,
-    )
-    if isinstance(loaded.model, NetDenoiser):
-        curve = _biases(loaded, material, section)
-        write_text(folder / "bias.json", json.dumps([row.as_dict() for row in curve]) + "\n")
-        rows += [row for level in curve for row in _bias_rows(level, config, label, seed, cost)]
+        rows = score(scene, about)
+    rows += score_steps(*single_steps(emulator, test, section.pairs, place.material.device), about, scene.spread)
+    if (chain := chain_of(emulator.model)) is not None:
+        curve = _biases(chain, place, section)
+        write_json(place.folder / "bias.json", [row.as_dict() for row in curve], None)
+        rows += [row for level in curve for row in _bias_rows(level, about)]
         if section.gradients:
-            _gradients(loaded, material, section, folder)
-    write_rows(folder / "rows.jsonl", rows)
+            _gradients(chain, place, section)
+    write_rows(place.folder / "rows.jsonl", rows)
     return {"rows": len(rows), "trajectories": count}
 
 
-def single_steps(
-    emulator: Emulator, test: Trajectories, count: int, device: str
-) -> tuple[np.ndarray, np.ndarray]:
+def single_steps(emulator: Emulator, test: Trajectories, count: int, device: str) -> tuple[np.ndarray, np.ndarray]:
     """(prediction, truth), each (S, P, C, *N): one step from P states of each test trajectory, about `count` in all."""
-    windows = test.condition_on(*emulator.conditions).windows(1)
+    task = emulator.model.frame.task
+    windows = test.condition_on(*emulator.conditions).windows(task.window())
     each = min(max(1, count // len(test)), windows.per_trajectory)
     times = np.linspace(0, windows.per_trajectory - 1, each).astype(np.int64)
     index = (np.arange(len(test))[:, None] * windows.per_trajectory + times).ravel()
-    emulator.model.to(device)
     generator, made, truth = seeded(0), [], []
     for part in np.array_split(index, -(-len(index) // 128)):
         batch = windows[part]
-        start = batch.frames[:, 0].to(device)
+        start = batch.frames[:, 0] if task.past == 1 else batch.frames[:, : task.past]
         known = batch.conditions.to(device) if emulator.conditions else None
-        made.append(emulator.step(start, known, generator).to("cpu", torch.float32))
-        truth.append(batch.frames[:, 1])
+        made.append(emulator.step(start.to(device), known, generator).to("cpu", torch.float32))
+        truth.append(task.wanted(batch.frames)[0])
     predicted, followed = torch.cat(made).numpy(), torch.cat(truth).numpy()
     shape = (len(test), each, *predicted.shape[1:])
     return predicted.reshape(shape), followed.reshape(shape)
@@ -114,64 +80,23 @@ def _steps(section: EvaluateConfig, last: int) -> list[int]:
     return sorted({s for s in section.steps if s <= last} | {last, *between})
 
 
-def correlated(section: EvaluateConfig, layout: Layout) -> str:
-    """What the correlation time correlates."""
-    return layout.correlate if section.correlate == "auto" else section.correlate
+def _biases(chain: Diffusion, place: Place, section: EvaluateConfig) -> list[BiasRow]:
+    x, y = place.material.pairs("test", section.pairs, chain.frame.task)
+    how = Measure(section.draws, transition=chain.transition, generator=seeded(0), batch_size=128)
+    return bias_curve(chain, x, y, chain.schedule, how)
 
 
-def _biases(emulator: Emulator, material: Material, section: EvaluateConfig) -> list[BiasRow]:
-    assert isinstance(emulator.model, NetDenoiser)
-    assert emulator.schedule is not None
-    pairs = material.pairs("test", section.pairs)
-    return bias_curve(
-        emulator.model,
-        pairs.x,
-        pairs.y,
-        emulator.schedule,
-        draws=section.draws,
-        transition=emulator.transition,
-        generator=seeded(0),
-        batch_size=128,
-    )
-
-
-def _gradients(
-    emulator: Emulator, material: Material, section: EvaluateConfig, folder: Path
-) -> None:
+def _gradients(chain: Diffusion, place: Place, section: EvaluateConfig) -> None:
     """How well the proxy stands in for the full chain, on windows of the training data."""
-    assert isinstance(emulator.model, NetDenoiser)
-    assert emulator.schedule is not None
-    windows = material.encode(spread(material.train.windows(2), section.gradients))
-    found = gradient_similarity(
-        emulator.model,
-        windows.frames,
-        emulator.schedule,
-        conditions=planes(windows),
-        generator=seeded(0),
-        batch_size=max(1, section.gradients // 4),
-        transition=emulator.transition,
-    )
-    write_text(folder / "gradients.json", json.dumps([row.as_dict() for row in found]) + "\n")
+    material = place.material
+    windows = material.encode(spread(material.train.windows(chain.frame.task.window(1)), section.gradients))
+    size = max(1, section.gradients // 4)
+    found = gradient_similarity(chain, windows, generator=seeded(0), batch_size=size)
+    write_json(place.folder / "gradients.json", [row.as_dict() for row in found], None)
 
 
-def _bias_rows(level: BiasRow, config: Config, label: str, seed: int, cost: Cost) -> list[Row]:
+def _bias_rows(level: BiasRow, about: About) -> list[Row]:
     """Rows of one level; their step is the level's index."""
-
-    def row(metric: str, value: float, spread: float | None) -> Row:
-        finite = math.isfinite(value)
-        known = finite and spread is not None and math.isfinite(spread)
-        return Row(
-            dataset=config.data.dataset,
-            method=label,
-            seed=seed,
-            metric=metric,
-            step=level.t,
-            value=value if finite else None,
-            low=value - 1.96 * spread if known and spread is not None else None,
-            high=value + 1.96 * spread if known and spread is not None else None,
-            **cost,
-        )
-
     named = {
         "reb": level.reb,
         "own_bias": level.own,
@@ -179,5 +104,12 @@ def _bias_rows(level: BiasRow, config: Config, label: str, seed: int, cost: Cost
         "clean_error": level.clean,
         "inference_error": level.inference,
     }
-    found = [row(name, e.mean, e.stderr) for name, e in named.items() if e is not None]
-    return [row("sigma", level.sigma, None), *found]
+    found = {
+        name: Interval(e.mean, e.mean - 1.96 * e.stderr, e.mean + 1.96 * e.stderr)
+        for name, e in named.items()
+        if e is not None
+    }
+    return [
+        about.row("sigma", level.sigma, level.t),
+        *(about.row(name, interval, level.t) for name, interval in found.items()),
+    ]

@@ -2,50 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from biasbound._io import read_json
+from biasbound.core.noise import Condition, State
 from biasbound.data.batches import Batch
 from biasbound.data.formats import load
 from biasbound.data.layout import Layout
 from biasbound.data.trajectories import Trajectories, Windows
-from biasbound.models.emulator import Normalisation
-from biasbound.nets import UNetConfig, mini, paper
-from biasbound.study.config import Config, NetworkConfig
-from biasbound.study.folder import read_json
+from biasbound.models.normalise import Normalisation
+from biasbound.models.task import TASKS, Task
+from biasbound.nets import NetSpec
+from biasbound.registry import find
+from biasbound.study.config import NetworkConfig, TaskConfig
 
-__all__ = ["Material", "network_for", "open_split"]
+__all__ = ["Entry", "Material", "network_for", "open_split", "seeded", "spread", "task_of"]
 
 IN_MEMORY = 4 << 30  # bytes of float32 below which a split is held in memory
 
 
+@dataclass(frozen=True)
+class Entry:
+    """Where a split is and how it is read: an entry of splits.json."""
+
+    path: str  # beside splits.json, or absolute
+    options: dict[str, Any]
+    part: str | None  # of a file that is divided
+    time: int  # strides
+    space: int
+    conditions: tuple[str, ...]
+
+    def open(self, folder: Path = Path()) -> Trajectories:
+        path = Path(self.path)
+        found = load(path if path.is_absolute() else folder / path, **self.options)
+        if self.part is not None:
+            found = found.split(seed=0, train=0.8, valid=0.1, test=0.1)[self.part]
+        return found.stride(time=self.time, space=self.space).condition_on(*self.conditions)
+
+
 def open_split(folder: Path, split: str) -> Trajectories:
     """A split of a study, from the folder of its data stage, as the emulators see it."""
-    return open_entry(read_json(folder / "splits.json")[split], folder)
-
-
-def open_entry(told: Mapping[str, Any], folder: Path) -> Trajectories:
-    """What one entry of splits.json describes."""
-    path = Path(told["path"])
-    found = load(path if path.is_absolute() else folder / path, **told["options"])
-    if told["part"] is not None:
-        found = found.split(seed=0, train=0.8, valid=0.1, test=0.1)[told["part"]]
-    found = found.stride(time=told["time"], space=told["space"])
-    return found.condition_on(*told["conditions"])
+    told: dict[str, Entry] = read_json(folder / "splits.json", dict[str, Entry], "make the data again")
+    return told[split].open(folder)
 
 
 class Material:
     """Splits and pairs of one study; each is read when first asked for, and kept."""
 
-    def __init__(self, config: Config, folder: Path, device: str = "cpu") -> None:
-        self.config, self.folder, self.device = config, folder, device
+    def __init__(self, folder: Path, device: str = "cpu") -> None:
+        self.folder, self.device = folder, device
 
     def _split(self, name: str) -> Trajectories:
         found = open_split(self.folder, name)
@@ -66,12 +78,8 @@ class Material:
     @cached_property
     def normalisation(self) -> Normalisation:
         found = self.train.statistics
-        return Normalisation(
-            tuple(found.mean.tolist()),
-            tuple(found.std.tolist()),
-            tuple(found.condition_mean.tolist()),
-            tuple(found.condition_std.tolist()),
-        )
+        every = (found.mean, found.std, found.condition_mean, found.condition_std)
+        return Normalisation(*(tuple(values.tolist()) for values in every))
 
     @cached_property
     def scale(self) -> float:
@@ -79,31 +87,24 @@ class Material:
         found = self.train.statistics
         return float(np.sqrt(np.mean((found.increment_std / found.std) ** 2)))
 
-    @cached_property
-    def network(self) -> UNetConfig:
-        return network_for(self.config.network, self.train.layout, self.train.conditions)
+    def network(self, wanted: NetworkConfig, task: Task) -> NetSpec:
+        """The network of the study, as these data need it."""
+        return network_for(wanted, self.train.layout, task, self.train.conditions)
 
     def encode(self, batch: Batch) -> Batch:
         """A batch in the network's units, where the network is."""
         frames = self.normalisation.encode(batch.frames.to(self.device), 2)
-        planes = self.normalisation.conditions(batch.conditions, frames[:, 0])
-        return Batch(frames, batch.conditions if planes is None else planes)
+        return Batch(frames, self.normalisation.planes(batch.conditions, frames))
 
     def batches(self, window: int) -> tuple[Callable[[Any], Batch], int]:
         """What a `Trainer` wants: batches of training windows by number, and how many there are."""
         windows = self.train.windows(window)
+        return lambda index: self.encode(windows[index]), len(windows)
 
-        def batch(index: Any) -> Batch:
-            return self.encode(windows[index])
-
-        return batch, len(windows)
-
-    def pairs(self, split: str, count: int) -> Batch:
-        """`count` pairs spread evenly over a split, in the network's units."""
-        return self.encode(spread(getattr(self, split).pairs(), count))
-
-    def __repr__(self) -> str:
-        return f"Material({self.folder})"
+    def pairs(self, split: str, count: int, task: Task) -> tuple[Condition, State]:
+        """(x, y) of `count` pairs spread evenly over a split, in the network's units."""
+        batch = self.encode(spread(getattr(self, split).windows(task.window()), count))
+        return task.given(batch.frames, batch.conditions), task.wanted(batch.frames)[0]
 
 
 def spread(windows: Windows, count: int) -> Batch:
@@ -112,49 +113,25 @@ def spread(windows: Windows, count: int) -> Batch:
     return windows[np.unique(chosen)]
 
 
-def network_for(wanted: NetworkConfig, data: Layout, conditions: Sequence[str] = ()) -> UNetConfig:
-    """The denoiser network of a size that fits these data: x, its conditions and noisy y in, y out."""
-    channels, grid = len(data.channels), data.grid
-    padding = tuple("circular" if b == "periodic" else "zeros" for b in data.boundary)
-    if len(grid) not in (1, 2):
-        raise ValueError(f"{data.name} has {len(grid)} space axes; networks exist for one and two")
-    if wanted.size == "paper":
-        template = paper("ks" if len(grid) == 1 else "kolmogorov")
-    else:
-        template = mini(wanted.size, padding=("circular",) * len(grid))
-    names = (
-        "width",
-        "multipliers",
-        "blocks",
-        "block",
-        "attention",
-        "middle",
-        "embedding",
-        "zero_init",
-    )
-    given = {name: value for name in names if (value := getattr(wanted, name)) is not None}
-    if wanted.size == "paper" and wanted.width is not None and wanted.embedding is None:
-        given["embedding"] = 4 * wanted.width  # as the paper's scales with its width
-    made = replace(
-        template,
-        in_channels=2 * channels + len(conditions),
-        out_channels=channels,
-        padding=padding,
-        **given,
-    )
-    for points in grid:
-        if points % made.stride or points < made.least_grid:
-            raise ValueError(
-                f"{data.name}: a grid of {points} points does not fit a network of {len(made.multipliers)} "
-                f"levels, which needs a multiple of {made.stride}, at least {made.least_grid}; change "
-                "network.multipliers or data.stride_space"
-            )
+def task_of(told: TaskConfig) -> Task:
+    """The task that a config names."""
+    history = {"history": told.history} if told.name == "forecast" or told.history != 1 else {}
+    try:
+        made: Task = find(TASKS, told.name)(**history, **told.options)
+    except TypeError as error:
+        raise ValueError(f"task.options of {told.name}: {error}") from error
     return made
 
 
-def planes(batch: Batch) -> Tensor | None:
-    """The conditions of a batch, None where there are none."""
-    return batch.conditions if batch.conditions.shape[1] else None
+def network_for(wanted: NetworkConfig, data: Layout, task: Task, conditions: Sequence[str] = ()) -> NetSpec:
+    """The network that fits these data: x with its conditions in, and y out."""
+    channels = len(data.channels)
+    inputs = task.inputs(channels) + len(conditions)
+    spec = NetSpec(wanted.name, inputs, channels, data.grid, data.boundary, wanted.chosen())
+    try:
+        return spec.resolved()
+    except ValueError as error:
+        raise ValueError(f"{data.name}: {error}") from error
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -1,37 +1,41 @@
-"""Stage 5: rollouts from the first frame of test trajectories, as one plain .npy array."""
+"""Stage 5: rollouts from the first frames of test trajectories, as one plain .npy array."""
 
 from __future__ import annotations
 
-import json
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from biasbound._io import replacing, write_text
+from biasbound._io import replacing, write_json
 from biasbound.data.trajectories import Trajectories
 from biasbound.models.emulator import Broken, Emulator, load
-from biasbound.study.config import Config, RolloutConfig
-from biasbound.study.stages.material import Material, seeded
+from biasbound.study.config import RolloutConfig
+from biasbound.study.jobs import RolloutJob
+from biasbound.study.stages.material import seeded
+from biasbound.study.stages.place import Place
 
-__all__ = ["emulator_for", "make_rollout", "require_fit", "roll", "save_rollout"]
-
-
-def make_rollout(
-    config: Config, seed: int, material: Material, folder: Path, emulator: Path
-) -> dict[str, Any]:
-    """Roll the emulator out over the test split and write prediction.npy."""
-    loaded = emulator_for(config, emulator)
-    loaded.model.to(material.device)
-    return save_rollout(loaded, material.test, config.rollout, folder, seed)
+__all__ = ["make_rollout", "require_fit", "roll"]
 
 
-def emulator_for(config: Config, folder: Path) -> Emulator:
-    """A saved emulator with the config's transition, which may have changed since its training."""
-    return replace(load(folder), transition=config.rollout.transition)
+def make_rollout(job: RolloutJob, place: Place) -> dict[str, Any]:
+    """Roll the emulator out over the test split; write prediction.npy and rollout.json."""
+    emulator = load(place.emulator())
+    emulator.model.to(place.material.device)
+    states, broken = roll(emulator, place.material.test, job.rollout, place.seed)
+    save_array(place.folder / "prediction.npy", states)
+    members, count, steps = states.shape[:3]
+    told = {"dt": emulator.dt, "members": members, "trajectories": count, "steps": steps}
+    write_json(place.folder / "rollout.json", {**told, "nfe": emulator.nfe, "broken": broken.tolist()}, None)
+    return {"nfe": emulator.nfe, "frames": members * count * steps, "broken": int((broken > 0).sum())}
+
+
+def save_array(path: Path, states: np.ndarray, overwrite: bool = True) -> None:
+    """Write a .npy file, whole or not at all."""
+    with replacing(path, overwrite) as temporary, temporary.open("wb") as file:
+        np.save(file, states, allow_pickle=False)
 
 
 def require_fit(emulator: Emulator, data: Trajectories) -> None:
@@ -41,9 +45,7 @@ def require_fit(emulator: Emulator, data: Trajectories) -> None:
             f"{data.name} has the channels {', '.join(data.channels)}, the emulator {', '.join(emulator.channels)}"
         )
     if not np.isclose(data.dt, emulator.dt, rtol=1e-6):
-        raise ValueError(
-            f"{data.name} has a time step of {data.dt:g}, the emulator was trained with {emulator.dt:g}"
-        )
+        raise ValueError(f"{data.name} has a time step of {data.dt:g}, the emulator was trained with {emulator.dt:g}")
 
 
 def roll(
@@ -52,14 +54,15 @@ def roll(
     """(prediction (M, S, K, C, *N), step at which each trajectory broke (M, S), 0: never)."""
     require_fit(emulator, test)
     count = min(options.trajectories or len(test), len(test))
-    steps = options.steps or test.layout.frames - 1
-    first = test.condition_on(*emulator.conditions).select(slice(count)).windows(0)
+    past = emulator.model.frame.task.past
+    steps = options.steps or test.layout.frames - past
+    first = test.condition_on(*emulator.conditions).select(slice(count)).windows(past - 1)
     starts = first[np.arange(count) * first.per_trajectory]
     device = next(emulator.model.parameters()).device
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Broken)  # counted in the record, and told from there
         rolled = emulator.rollout(
-            starts.frames[:, 0].to(device),
+            (starts.frames[:, 0] if past == 1 else starts.frames).to(device),
             steps,
             options.members,
             seeded(options.seed + 1_000_003 * seed),
@@ -67,27 +70,3 @@ def roll(
             batch=options.batch,
         )
     return rolled.states.to(torch.float32).numpy(), rolled.broken.numpy()
-
-
-def save_rollout(
-    emulator: Emulator, test: Trajectories, options: RolloutConfig, folder: Path, seed: int = 0
-) -> dict[str, Any]:
-    """Write prediction.npy and rollout.json; returns facts for the record."""
-    states, broken = roll(emulator, test, options, seed)
-    with replacing(folder / "prediction.npy") as temporary, temporary.open("wb") as file:
-        np.save(file, states, allow_pickle=False)
-    members, count, steps = states.shape[:3]
-    told = {
-        "dt": emulator.dt,
-        "members": members,
-        "trajectories": count,
-        "steps": steps,
-        "nfe": emulator.nfe,
-        "broken": broken.tolist(),
-    }
-    write_text(folder / "rollout.json", json.dumps(told) + "\n")
-    return {
-        "nfe": emulator.nfe,
-        "frames": members * count * steps,
-        "broken": int((broken > 0).sum()),
-    }

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from biasbound._io import remove, write_text
+from biasbound._io import plain, remove, write_json
 from biasbound.core.bias import TwoStepTable
+from biasbound.core.ladder import grid, ladder
+from biasbound.core.options import SearchOptions
 from biasbound.core.schedule import Schedule
 from biasbound.core.search import Exploration, ForcedTransition
-from biasbound.models.method import Method
 from biasbound.models.weights import save_tensors
-from biasbound.study.config import Config, SearchConfig
-from biasbound.study.stages.material import Material
-from biasbound.train.explorer import Explorer, ladder
-from biasbound.train.observers import JsonlLog
-from biasbound.train.options import FitOptions, SearchOptions, TrainOptions
-from biasbound.train.trainer import Observer, Trainer
+from biasbound.study.jobs import SearchJob
+from biasbound.study.stages.material import task_of
+from biasbound.study.stages.place import Place
+from biasbound.train.explorer import Explorer
+from biasbound.train.options import FitOptions, TrainOptions
+from biasbound.train.trainer import Trainer
 
 __all__ = ["fit_options", "make_search"]
 
@@ -33,47 +32,34 @@ def fit_options(config: TrainOptions, seed: int, **changes: Any) -> FitOptions:
     return FitOptions(**{**own, "seed": seed, **changes})
 
 
-def make_search(
-    config: Config,
-    chosen: Method,
-    seed: int,
-    material: Material,
-    folder: Path,
-    observers: Sequence[Observer] = (),
-) -> dict[str, Any]:
+def make_search(job: SearchJob, place: Place) -> dict[str, Any]:
     """Write schedule.json, landscape.json, exploration.json and θ*(σ_0); returns facts for the record."""
-    section = config.search
-    budget = {} if section.updates is None else {"updates": section.updates, "epochs": None}
-    options = fit_options(config.train, seed, **budget)
-    searching = _options(section)
-    explorer = Explorer(searching)
-    torch.manual_seed(seed)
-    model = chosen.model(material.network, material.scale).to(material.device)
-    batch, items = material.batches(chosen.window)
+    material, folder, task = place.material, place.folder, task_of(job.task)
+    budget = {} if job.search.updates is None else {"updates": job.search.updates, "epochs": None}
+    options = SearchOptions(**{f.name: getattr(job.search, f.name) for f in fields(SearchOptions)})
+    torch.manual_seed(place.seed)
+    spec = material.network(job.network, task)
+    made: Any = job.method.build(spec, task, material.scale, {**job.options, "schedule": grid(options)})
+    batch, items = material.batches(task.window())
     trainer = Trainer(
-        model,
-        chosen.loss(lambda: explorer.active),
+        made.to(material.device),
         batch,
         items,
-        options,
+        fit_options(job.train, place.seed, **budget),
         folder=folder / "explore",
-        observers=[JsonlLog(folder / "log.jsonl"), *observers],
+        observers=place.followers(job.train.tensorboard),
     )
-    pairs = material.pairs("valid", section.pairs)
-    found = explorer.run(trainer, pairs.x, pairs.y)
+    x, y = material.pairs("valid", job.search.pairs, task)
+    explorer = Explorer(options)
+    found = explorer.run(trainer, x, y)
     denoisers = explorer.denoisers(trainer, found)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ForcedTransition
-        )  # recorded in the schedule, and told from there
-        schedule, table = ladder(denoisers, pairs.x, pairs.y, searching)
+        warnings.simplefilter("ignore", ForcedTransition)  # recorded in the schedule, and told from there
+        schedule, table = ladder(denoisers, x, y, options, start=made.rule.start, transition=made.transition)
     if trainer.rank.rank == 0:
-        _write(folder, schedule, table, found, explorer, searching)
-        save_tensors(
-            folder / "start.safetensors",
-            denoisers[schedule.sigma[0]].state_dict(),
-            {"sigma": schedule.sigma[0]},
-        )
+        _write(folder, schedule, table, found, explorer)
+        start = denoisers[schedule.sigma[0]].state_dict()
+        save_tensors(folder / "start.safetensors", start, {"sigma": schedule.sigma[0]})
         remove(folder / "explore")
     return {
         "updates": trainer.progress.update,
@@ -84,42 +70,27 @@ def make_search(
     }
 
 
-def _options(section: SearchConfig) -> SearchOptions:
-    return SearchOptions(**{f.name: getattr(section, f.name) for f in fields(SearchOptions)})
-
-
-def _write(
-    folder: Path,
-    schedule: Schedule,
-    table: TwoStepTable,
-    found: Exploration[int],
-    explorer: Explorer,
-    options: SearchOptions,
-) -> None:
+def _write(folder: Path, schedule: Schedule, table: TwoStepTable, found: Exploration[int], explorer: Explorer) -> None:
     biases = [
-        {"to": to, "from": start, "mean": bias.mean, "stderr": bias.stderr}
-        for to, start, bias in table.matrix()
+        {"to": to, "from": start, "mean": bias.mean, "stderr": bias.stderr} for to, start, bias in table.matrix()
     ]
-    clean = [
-        {"sigma": s, "mean": table.clean_error(s).mean, "stderr": table.clean_error(s).stderr}
-        for s in table.levels
-    ]
+    errors = {s: table.clean_error(s) for s in table.levels}
     landscape = {
-        "tau": options.tau,
+        "tau": explorer.options.tau,
         "start": schedule.meta["start"],
         "start_sigma": schedule.sigma[0],
         "levels": table.levels,
-        "clean": clean,
+        "clean": [{"sigma": s, "mean": e.mean, "stderr": e.stderr} for s, e in errors.items()],
         "biases": biases,
     }
     exploration = {
         "levels": found.levels,
         "tau": found.tau,
-        "options": asdict(options),
+        "options": plain(explorer.options),
         "stopped": found.stopped,
         "solved": {repr(s): [v.checkpoint, v.bias, v.round] for s, v in found.solved.items()},
         "points": explorer.points,
     }
-    write_text(folder / "landscape.json", json.dumps(landscape) + "\n")
-    write_text(folder / "exploration.json", json.dumps(exploration) + "\n")
+    write_json(folder / "landscape.json", landscape, None)
+    write_json(folder / "exploration.json", exploration, None)
     schedule.save(folder / "schedule.json")

@@ -1,108 +1,85 @@
-"""Stages 3 and 4: the training that every method gets, and Proxy Unrolled Training of a trained one."""
+"""Stages 3 and 4: the training that every method gets, and unrolled fine-tuning of a trained one."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from biasbound._io import remove, write_text
-from biasbound.core.bias import bias_curve
-from biasbound.core.denoise import NetDenoiser
+from biasbound._io import read_lines, remove, write_lines
+from biasbound.core.bias import Measure, bias_curve
 from biasbound.core.schedule import Schedule
-from biasbound.models.artifact import Model
+from biasbound.models.diffusion import chain_of
 from biasbound.models.emulator import Emulator, load
 from biasbound.models.method import Method
+from biasbound.models.model import Model
 from biasbound.models.weights import load_tensors
-from biasbound.study.config import Config
-from biasbound.study.stages.material import Material, planes, seeded
+from biasbound.study.config import TrainConfig
+from biasbound.study.jobs import FinetuneJob, TrainJob
+from biasbound.study.stages.material import seeded, task_of
+from biasbound.study.stages.place import Place
 from biasbound.study.stages.search import fit_options
-from biasbound.train.observers import JsonlLog, read_rows
 from biasbound.train.options import FitOptions
-from biasbound.train.trainer import Observer, Trainer, distributed
+from biasbound.train.trainer import Trainer, distributed
 
 __all__ = ["make_finetune", "make_train"]
 
 
-def make_train(
-    config: Config,
-    chosen: Method,
-    seed: int,
-    material: Material,
-    folder: Path,
-    searched: Path | None,
-    observers: Sequence[Observer] = (),
-) -> dict[str, Any]:
-    """Train a method and write its emulator; `searched` is the folder of its search, where it has one."""
-    schedule = chosen.schedule()
+def make_train(job: TrainJob, place: Place) -> dict[str, Any]:
+    """Train a method and write its emulator; a searched one takes its schedule from its search."""
+    material, options, task = place.material, dict(job.options), task_of(job.task)
+    searched = place.inputs.get("search")
     if searched is not None:
-        schedule = Schedule.load(searched / "schedule.json")
-    elif schedule is not None and config.baselines.cap is not None:
-        schedule = schedule.capped(config.baselines.cap)
-    torch.manual_seed(seed)
-    model = chosen.model(material.network, material.scale).to(material.device)
-    if searched is not None and config.search.warm_start:
+        options["schedule"] = Schedule.load(searched / "schedule.json")
+    torch.manual_seed(place.seed)
+    spec = material.network(job.network, task)
+    model = job.method.build(spec, task, material.scale, options).to(material.device)
+    if searched is not None and job.warm_start:
         model.load_state_dict(load_tensors(searched / "start.safetensors")[0])
-    options = fit_options(config.train, seed)
-    return _fit(config, chosen, model, schedule, options, material, folder, observers)
+    return _fit(job.method, model, job.train, fit_options(job.train, place.seed), place)
 
 
-def make_finetune(
-    config: Config,
-    chosen: Method,
-    seed: int,
-    material: Material,
-    folder: Path,
-    trained: Path,
-    observers: Sequence[Observer] = (),
-) -> dict[str, Any]:
-    """Proxy Unrolled Training, from the emulator that training left in `trained`."""
-    start, section = load(trained / "emulator"), config.finetune
-    start.model.to(material.device)
-    _, items = material.batches(1)
-    updates = section.updates or max(1, fit_options(config.train, seed).total(items) // 5)
-    options = fit_options(
-        config.train, seed, updates=updates, epochs=None, lr=section.lr, lr_final=0.0, warmup=0
-    )
-    chosen = replace(
-        chosen, unroll=section.unroll, proxy_steps=section.proxy_steps, detach=section.detach
-    )
+def make_finetune(job: FinetuneJob, place: Place) -> dict[str, Any]:
+    """Unrolled training, from the emulator that training left."""
+    start, section = load(place.inputs["train"] / "emulator"), job.finetune
+    model = start.model.to(place.material.device)
+    _, items = place.material.batches(model.frame.task.window())
+    updates = section.updates or max(1, fit_options(job.train, place.seed).total(items) // 5)
+    changes = {"updates": updates, "epochs": None, "lr": section.lr, "lr_final": 0.0, "warmup": 0}
+    model.recipe = job.method.recipe(section.unroll, section.proxy_steps, section.detach)
     if start.schedule is not None and section.proxy_steps > start.schedule.top:
         raise ValueError(
             f"finetune.proxy_steps {section.proxy_steps} is beyond the schedule's {len(start.schedule)} levels"
         )
-    return _fit(config, chosen, start.model, start.schedule, options, material, folder, observers)
+    return _fit(job.method, model, job.train, fit_options(job.train, place.seed, **changes), place)
 
 
-def _fit(
-    config: Config,
-    chosen: Method,
-    model: Model,
-    schedule: Schedule | None,
-    options: FitOptions,
-    material: Material,
-    folder: Path,
-    observers: Sequence[Observer],
-) -> dict[str, Any]:
-    batch, items = material.batches(chosen.window)
+def _fit(method: Method, model: Model, train: TrainConfig, options: FitOptions, place: Place) -> dict[str, Any]:
+    folder, task = place.folder, model.frame.task
+    batch, items = place.material.batches(task.window(model.recipe.unroll))
     trainer = Trainer(
         model,
-        chosen.loss(None if schedule is None else lambda: schedule),
         batch,
         items,
         options,
         folder=folder / "train",
-        observers=[JsonlLog(folder / "log.jsonl"), *observers],
-        evaluate=_measured(config, schedule, material, folder),
-        evaluate_every=max(1, options.total(items) // config.train.evaluations),
+        observers=place.followers(train.tensorboard),
+        evaluate=_measured(train, place),
+        evaluate_every=max(1, options.total(items) // train.evaluations),
     )
     trainer.run()
-    emulator = _emulator(trainer.averaged, schedule, config, material, chosen, trainer)
+    told = {"method": method.label, "seed": options.seed, "updates": trainer.progress.update}
+    data = place.material.train
+    emulator = Emulator(
+        model=trainer.averaged,
+        normalisation=place.material.normalisation,
+        channels=data.channels,
+        dt=data.dt,
+        conditions=data.conditions,
+        meta={"dataset": data.layout.name, **told},
+    )
     if trainer.rank.rank == 0:
         remove(folder / "emulator")  # of an earlier attempt, killed before it was recorded
         emulator.save(folder / "emulator")
@@ -110,68 +87,32 @@ def _fit(
     return {
         "updates": trainer.progress.update,
         "nfe": emulator.nfe,
-        "parameters": sum(p.numel() for p in trainer.averaged.parameters()),
+        "parameters": sum(p.numel() for p in model.parameters()),
     }
 
 
-def _emulator(
-    model: nn.Module,
-    schedule: Schedule | None,
-    config: Config,
-    material: Material,
-    chosen: Method | None = None,
-    trainer: Trainer | None = None,
-) -> Emulator:
-    meta: dict[str, Any] = {"dataset": config.data.dataset}
-    if chosen is not None and trainer is not None:
-        meta |= {
-            "method": chosen.label,
-            "seed": trainer.options.seed,
-            "updates": trainer.progress.update,
-        }
-    assert isinstance(model, Model)
-    return Emulator(
-        model=model,
-        normalisation=material.normalisation,
-        channels=material.train.channels,
-        dt=material.train.dt,
-        schedule=schedule,
-        transition=config.rollout.transition,
-        conditions=material.train.conditions,
-        meta=meta,
-    )
-
-
-def _measured(
-    config: Config, schedule: Schedule | None, material: Material, folder: Path
-) -> Callable[[nn.Module, int], Mapping[str, float]]:
+def _measured(train: TrainConfig, place: Place) -> Callable[[nn.Module, int], Mapping[str, float]]:
     """What is measured during a training, on valid pairs: one-step MSE and, along a chain, the biases."""
-    pairs = material.pairs("valid", config.train.pairs)
+    pairs: dict[str, Any] = {}
 
-    def measure(model: nn.Module, update: int) -> Mapping[str, float]:
-        emulator = _emulator(model, schedule, config, material)
-        y_est = emulator.advance(pairs.frames[:, 0], planes(pairs), seeded(update))
-        error = (y_est - pairs.y).square().mean().item()
-        if schedule is not None:
-            assert isinstance(model, NetDenoiser)
-            curve = bias_curve(
-                model,
-                pairs.x,
-                pairs.y,
-                schedule,
-                draws=1,
-                generator=seeded(update),
-                transition=config.rollout.transition,
-            )
+    @torch.no_grad()
+    def measure(model: Any, update: int) -> Mapping[str, float]:
+        if not pairs:
+            pairs["x"], pairs["y"] = place.material.pairs("valid", train.pairs, model.frame.task)
+        x, y = pairs["x"], pairs["y"]
+        error = (model.advance(x, seeded(update)) - y).square().mean().item()
+        if (chain := chain_of(model)) is not None:
+            how = Measure(draws=1, generator=seeded(update), transition=chain.transition)
+            rows = [row.as_dict() for row in bias_curve(chain, x, y, chain.schedule, how)]
             if distributed().rank == 0:
-                _remember(folder / "chain.jsonl", update, [row.as_dict() for row in curve])
+                _remember(place, update, rows)
         return {"valid_mse_norm": error}
 
     return measure
 
 
-def _remember(path: Path, update: int, rows: list[dict[str, Any]]) -> None:
+def _remember(place: Place, update: int, rows: list[dict[str, Any]]) -> None:
     """Add a line; those of an earlier attempt that went further are dropped."""
-    kept = [r for r in (read_rows(path) if path.exists() else []) if r["update"] < update]
-    lines = [*kept, {"update": update, "rows": rows}]
-    write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
+    path = place.folder / "chain.jsonl"
+    before: list[dict[str, Any]] = read_lines(path, torn=True) if path.exists() else []
+    write_lines(path, [*(r for r in before if r["update"] < update), {"update": update, "rows": rows}])

@@ -12,16 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from biasbound.core.bias import BiasRow, Stability, TwoStepTable, bias_curve, stability
 from biasbound.core.denoise import Denoiser
+from biasbound.core.ladder import StartRule, grid, ladder, measure_of
 from biasbound.core.noise import Condition, State
+from biasbound.core.options import SearchOptions
 from biasbound.core.sample import Transition
 from biasbound.core.schedule import Schedule
 from biasbound.core.search import ForcedTransition, NothingSolved
-from biasbound.train.explorer import grid, ladder
-from biasbound.train.options import SearchOptions
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -63,52 +61,25 @@ def diagnose(
     schedule: Schedule | None = None,
     *,
     transition: Transition = "renoise",
-    batch_size: int | None = 128,
+    start: StartRule = "sigma",
+    batch_size: int = 128,
 ) -> Diagnosis:
     """Measure a denoiser on pairs in its own units; `schedule` and `transition` are those that its chain uses now."""
-    generator = torch.Generator().manual_seed(options.seed)
-    levels = {
-        s: stability(
-            denoiser, x, y, s, draws=options.draws, generator=generator, batch_size=batch_size
-        )
-        for s in grid(options).sigma
-    }
+    how = measure_of(options, transition, batch_size=batch_size)
+    levels = {s: stability(denoiser, x, y, s, how) for s in grid(options).sigma}
 
     def along(chain: Schedule | None) -> tuple[BiasRow, ...]:
-        if chain is None:
-            return ()
-        noise = torch.Generator().manual_seed(options.seed)
-        rows = bias_curve(
-            denoiser,
-            x,
-            y,
-            chain,
-            draws=options.draws,
-            generator=noise,
-            batch_size=batch_size,
-            transition=transition,
-        )
-        return tuple(rows)
+        fresh = measure_of(options, transition, batch_size=batch_size)
+        return () if chain is None else tuple(bias_curve(denoiser, x, y, chain, fresh))
 
-    found, table = _ladder(denoiser, levels, x, y, options)
+    stable = [s for s, found in levels.items() if found.own.mean <= options.tau_own]
+    found, table = None, None
+    if stable:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ForcedTransition)  # in the ladder's record
+            every = dict.fromkeys({*stable, max(levels)}, denoiser)
+            found, table = ladder(every, x, y, options, start=start, transition=transition)
     return Diagnosis(options.tau, levels, found, table, along(found), schedule, along(schedule))
-
-
-def _ladder(
-    denoiser: Denoiser,
-    levels: Mapping[float, Stability],
-    x: Condition,
-    y: State,
-    options: SearchOptions,
-) -> tuple[Schedule | None, TwoStepTable | None]:
-    """Algorithm 2 with one network for all levels; nothing where no level is stable."""
-    tau = options.tau_explore or options.tau
-    stable = [s for s, found in levels.items() if found.own.mean <= tau]
-    if not stable:
-        return None, None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ForcedTransition)  # in the ladder's record
-        return ladder(dict.fromkeys({*stable, max(levels)}, denoiser), x, y, options)
 
 
 def require_stable(found: Diagnosis) -> Schedule:

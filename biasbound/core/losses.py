@@ -1,0 +1,167 @@
+r"""Losses of a denoiser: pure functions of a network, fields and a generator of noise.
+
+An unrolled loss has several targets y¹ … y^{u+1}. Each is conditioned on what the model made of the one before it:
+x^{j+1} = follow(x^j, estimate of y^j), where `follow` belongs to the task. One target is teacher forcing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from biasbound.core.denoise import NetDenoiser
+from biasbound.core.noise import Condition, State, draw, draw_index, renoise
+from biasbound.core.sample import Transition, proxy_estimate, sample
+from biasbound.core.schedule import Schedule
+
+__all__ = [
+    "Follow",
+    "Scalar",
+    "diffusion_loss",
+    "full_unrolled_loss",
+    "loss_and_proxy",
+    "proxy_unrolled_loss",
+    "unrolled",
+]
+
+Scalar = Float[Tensor, ""]
+Follow = Callable[[Condition, State], Condition]
+
+
+def diffusion_loss(
+    denoiser: NetDenoiser,
+    x: Condition,
+    y: State,
+    schedule: Schedule,
+    *,
+    generator: torch.Generator | None = None,
+    lowest: float | None = None,
+) -> Scalar:
+    """L_diff: E ‖output − objective‖² over the schedule's levels, each drawn with equal probability (Eq. 5).
+
+    `lowest` is the share of samples that train σ_0 instead.
+    """
+    t = draw_index(len(schedule), len(y), generator, lowest)
+    sigma = torch.tensor(schedule.sigma, dtype=torch.float64)[t]
+    eps = draw(y, generator)
+    output = denoiser.output(renoise(y, sigma, eps), x, sigma)
+    return _squared_error(output, denoiser.objective(y, x, sigma, eps)).mean()
+
+
+def _squared_error(output: State, objective: State) -> Float[Tensor, " B"]:
+    return (output - objective).square().flatten(1).mean(1)
+
+
+def loss_and_proxy(
+    denoiser: NetDenoiser,
+    x: Condition,
+    y: State,
+    schedule: Schedule,
+    *,
+    detach: bool = False,
+    generator: torch.Generator | None = None,
+    lowest: float | None = None,
+) -> tuple[Scalar, State]:
+    """(L_diff, P⁽⁰⁾): the loss of a target and its proxy estimate, from one network call.
+
+    Both ask about the same x, the loss at drawn levels σ_t and the proxy at σ_0. A sample with t = 0 is asked once:
+    its ε serves both. Each term still sees standard normal noise, independent of all else in that term, so the
+    expectation of their sum and of its gradient is that of separate draws. A batch of B costs 2B − #{t = 0} rows;
+    with `detach` those of the estimate alone are asked apart, without gradient.
+    """
+    count = len(y)
+    t = draw_index(len(schedule), count, generator, lowest)
+    # Both noises for every row, so that the stream does not depend on how many are shared.
+    eps, fresh = draw(y, generator), draw(y, generator)
+    apart = t.nonzero().flatten()
+    row = torch.cat([torch.arange(count), apart])
+    sigma = torch.tensor(schedule.sigma, dtype=torch.float64)[torch.cat([t, 0 * apart])]
+    y_t = renoise(y[row], sigma, torch.cat([eps, fresh[apart]]))
+    if detach and len(apart):  # a gradient that nobody needs would cost more than a second call
+        output = denoiser.output(y_t[:count], x, sigma[:count])
+        with torch.no_grad():
+            rest = denoiser.output(y_t[count:], x[apart], sigma[count:])
+        output = torch.cat([output, rest])
+    else:
+        output = denoiser.output(y_t, x[row], sigma)
+    objective = denoiser.objective(y, x, sigma[:count], eps)
+    loss = _squared_error(output[:count], objective).mean()
+    bottom = torch.arange(count)  # where each sample was asked at σ_0
+    bottom[apart] = torch.arange(count, len(row))
+    estimate = denoiser.estimate(output[bottom], y_t[bottom], x, schedule.level(0))
+    return loss, estimate.detach() if detach else estimate
+
+
+def unrolled(
+    x: Condition,
+    targets: Sequence[State],
+    follow: Follow,
+    inner: Callable[[Condition, State], tuple[Scalar, State]],
+    last: Callable[[Condition, State], Scalar],
+) -> Scalar:
+    """Σ of the losses of all targets; `inner` also gives the estimate that the next condition follows from."""
+    total = torch.zeros((), dtype=x.dtype, device=x.device)
+    for y in targets[:-1]:
+        loss, estimate = inner(x, y)
+        total, x = total + loss, follow(x, estimate)
+    return total + last(x, targets[-1])
+
+
+def proxy_unrolled_loss(
+    denoiser: NetDenoiser,
+    x: Condition,
+    targets: Sequence[State],
+    schedule: Schedule,
+    follow: Follow,
+    *,
+    n: int = 0,
+    detach: bool = False,
+    generator: torch.Generator | None = None,
+    transition: Transition = "renoise",
+    lowest: float | None = None,
+) -> Scalar:
+    """L_P-UT (paper Sec. 5): later targets are conditioned on the proxy estimate P⁽ⁿ⁾ of the one before.
+
+    The gradient flows through the proxy's n + 1 calls unless `detach` is set. With n = 0 the proxy shares the network
+    call of the target's loss (`loss_and_proxy`).
+    """
+    last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator, lowest=lowest)
+    if n == 0:
+        inner = partial(loss_and_proxy, denoiser, schedule=schedule, detach=detach, generator=generator, lowest=lowest)
+        return unrolled(x, targets, follow, inner, last)
+
+    def apart(x: Condition, y: State) -> tuple[Scalar, State]:
+        loss = last(x, y)
+        return loss, proxy_estimate(
+            denoiser, x, y, schedule, n=n, detach=detach, transition=transition, generator=generator
+        )
+
+    return unrolled(x, targets, follow, apart, last)
+
+
+def full_unrolled_loss(
+    denoiser: NetDenoiser,
+    x: Condition,
+    targets: Sequence[State],
+    schedule: Schedule,
+    follow: Follow,
+    *,
+    detach: bool = False,
+    generator: torch.Generator | None = None,
+    transition: Transition = "renoise",
+    lowest: float | None = None,
+) -> Scalar:
+    """L_UT: later targets are conditioned on the full chain's sample; the costly original of the proxy."""
+    last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator, lowest=lowest)
+
+    def inner(x: Condition, y: State) -> tuple[Scalar, State]:
+        loss = last(x, y)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
+            made = sample(denoiser, x, schedule, like=y, generator=generator, transition=transition)
+        return loss, made
+
+    return unrolled(x, targets, follow, inner, last)

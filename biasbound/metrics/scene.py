@@ -1,0 +1,120 @@
+"""What a metric sees, a `Scene`, and what it says, `Result`s.
+
+A metric is a function of one scene that yields any number of results:
+
+    def energy_error(scene: Scene) -> Iterator[Result]:
+        made, true = ((x[:, -1] ** 2).mean() for x in (scene.first, scene.truth))
+        yield Result("energy_error", made - true, step=scene.frames)
+
+A metric that does not apply (a vorticity of a scalar, a spread of one member) returns without
+yielding: there is then no row. An error, on the other hand, is never taken for "does not apply".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import SupportsFloat
+
+from biasbound.data.layout import Layout
+from biasbound.metrics.arrays import Array, check_step
+from biasbound.metrics.derivatives import each_axis
+from biasbound.metrics.errors import Scale
+from biasbound.metrics.intervals import Interval
+
+__all__ = ["STEPS", "Metric", "Result", "Scene"]
+
+STEPS = (1, 10)  # scored unless told otherwise, and the last
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A rollout beside the truth, with the time step and the grid of both.
+
+    `prediction` is (M, S, K, C, *N): members, trajectories, predicted frames, channels, grid.
+    `truth` is (S, K, C, *N). NumPy or torch, memory-mapped or not. An empty `spacing` means 1
+    along every axis, an empty `periodic` means every axis, and empty `steps` mean frames 1, 10
+    and the last; metrics find all three filled in.
+    """
+
+    prediction: Array
+    truth: Array
+    dt: float  # time between frames
+    spacing: tuple[float, ...] = ()  # distance of grid points along each axis
+    periodic: tuple[bool, ...] = ()  # whether each axis is
+    spread: Scale | None = None  # standard deviation of each channel over the training data
+    steps: tuple[int, ...] = ()  # the frames to score, counted from 1
+    correlate: str = "field"  # what a correlation time compares: field or vorticity
+
+    def __post_init__(self) -> None:
+        made, true = tuple(self.prediction.shape), tuple(self.truth.shape)
+        if len(true) < 4 or made[1:] != true:
+            raise ValueError(
+                f"a prediction must be (M, S, K, C, *N), members first, beside a truth "
+                f"(S, K, C, *N), but they are {made} and {true}"
+            )
+        if 0 in made:
+            raise ValueError(f"there is nothing to score: the prediction's shape is {made}")
+        if self.correlate not in ("field", "vorticity"):
+            raise ValueError(f"correlate is field or vorticity, not {self.correlate!r}")
+        axes = len(true) - 3
+        steps = self.steps or (*(s for s in STEPS if s <= self.frames), self.frames)
+        filled = {
+            "spacing": each_axis(self.spacing or 1.0, axes, "spacing"),
+            "periodic": each_axis(self.periodic or True, axes, "periodic"),
+            "steps": tuple(sorted({check_step(s, self.frames) + 1 for s in steps})),
+        }
+        for name, value in filled.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def on(
+        cls,
+        layout: Layout,
+        prediction: Array,
+        truth: Array,
+        *,
+        spread: Scale | None = None,
+        steps: Iterable[int] = (),
+        correlate: str | None = None,
+    ) -> Scene:
+        """A scene with the time step and the grid of `layout`.
+
+        Unless told, a velocity in the plane is correlated by its vorticity, all else as it is.
+        """
+        return cls(
+            prediction,
+            truth,
+            dt=layout.dt,
+            spacing=layout.spacing,
+            periodic=layout.periodic,
+            spread=spread,
+            steps=tuple(steps),
+            correlate=correlate or layout.correlate,
+        )
+
+    @property
+    def first(self) -> Array:
+        """Member 0, (S, K, C, *N): the one that scores of single trajectories are of."""
+        found: Array = self.prediction[0]
+        return found
+
+    @property
+    def frames(self) -> int:
+        """K, the number of predicted frames."""
+        return int(self.truth.shape[1])
+
+
+@dataclass(frozen=True)
+class Result:
+    """One number of a metric under the name of its row; what is not finite becomes None there.
+
+    `step` is the predicted frame, counted from 1, or None for a number about whole trajectories.
+    """
+
+    name: str
+    value: SupportsFloat | Interval
+    step: int | None = None
+
+
+Metric = Callable[[Scene], Iterable[Result]]

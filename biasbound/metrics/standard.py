@@ -1,0 +1,122 @@
+"""The metrics that every rollout is scored by: each maps a `Scene` to its `Result`s.
+
+Scores of single trajectories are those of member 0, since everyone can make one member. CRPS and
+spread–skill use all members. Intervals are over trajectories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from biasbound.metrics.arrays import broken, escaped
+from biasbound.metrics.correlation import correlation_time, share
+from biasbound.metrics.derivatives import vorticity
+from biasbound.metrics.ensemble import crps_frames, spread_and_error
+from biasbound.metrics.errors import mse_frames, vrmse_frames
+from biasbound.metrics.frechet import fsd
+from biasbound.metrics.intervals import Interval, bootstrap
+from biasbound.metrics.scene import Result, Scene
+
+__all__ = [
+    "breaks",
+    "correlation_times",
+    "ensemble",
+    "escapes",
+    "fsd_centred",
+    "fsd_legacy",
+    "mse",
+    "mse_norm",
+    "vrmse",
+]
+
+
+def _frames(name: str, table: Float64[Tensor, "S K"], steps: Iterable[int]) -> Iterator[Result]:
+    for step in steps:
+        yield Result(name, bootstrap(table[:, step - 1]), step)
+    yield Result(f"{name}_mean", bootstrap(table.mean(1)))
+
+
+def mse(scene: Scene) -> Iterator[Result]:
+    """Squared error in the data's units, at each scored step and over all frames."""
+    yield from _frames("mse", mse_frames(scene.first, scene.truth), scene.steps)
+
+
+def vrmse(scene: Scene) -> Iterator[Result]:
+    """Root of the squared error over the truth's variance in space."""
+    yield from _frames("vrmse", vrmse_frames(scene.first, scene.truth), scene.steps)
+
+
+def mse_norm(scene: Scene) -> Iterator[Result]:
+    """Squared error in standard deviations of the training data, if those are known."""
+    if scene.spread is not None:
+        table = mse_frames(scene.first, scene.truth, scene.spread)
+        yield from _frames("mse_norm", table, scene.steps)
+
+
+def correlation_times(scene: Scene) -> Iterator[Result]:
+    """Time for which the correlation with the truth stays above 0.8: mean, worst and best."""
+    of = None
+    if scene.correlate == "vorticity":
+        of = partial(vorticity, periodic=scene.periodic, spacing=scene.spacing)
+    found = correlation_time(scene.first, scene.truth, scene.dt, of=of)
+    yield Result("correlation_time", Interval(found.mean, found.low, found.high))
+    times = torch.tensor(found.per_trajectory, dtype=torch.float64)
+    for name, part in (("worst", 0.1), ("best", -0.1)):
+        yield Result(f"correlation_time_{name}", bootstrap(times, partial(share, part=part)))
+    yield Result("never_failed", found.never_failed)
+
+
+def _distances(name: str, variant: str, scene: Scene) -> Iterator[Result]:
+    # No interval: few trajectories make FSD too large, and resamples, which repeat some of them,
+    # larger still.
+    if len(scene.truth) > 1:  # one trajectory has no covariance
+        for step in scene.steps:
+            yield Result(name, fsd(scene.first, scene.truth, step, variant), step)
+
+
+def fsd_centred(scene: Scene) -> Iterator[Result]:
+    """Fréchet distance between the spectra of predictions and of the truth."""
+    yield from _distances("fsd", "centred", scene)
+
+
+def fsd_legacy(scene: Scene) -> Iterator[Result]:
+    """The same distance as the paper's authors compute it."""
+    yield from _distances("fsd_legacy", "authors", scene)
+
+
+def _ratio(values: Float[Tensor, "B S 2"]) -> Float[Tensor, " B"]:
+    spread, error = values.mean(1).unbind(1)
+    return (spread / error).sqrt()
+
+
+def ensemble(scene: Scene) -> Iterator[Result]:
+    """Fair CRPS and spread over skill of several members."""
+    if len(scene.prediction) < 2:
+        return
+    crps = crps_frames(scene.prediction, scene.truth)
+    table = spread_and_error(scene.prediction, scene.truth)
+    for step in scene.steps:
+        yield Result("crps", bootstrap(crps[:, step - 1]), step)
+        if bool((table[:, step - 1] != 0).any()):  # no spread and no error have no ratio
+            yield Result("spread_skill", bootstrap(table[:, step - 1], _ratio), step)
+
+
+def breaks(scene: Scene) -> Iterator[Result]:
+    """How many trajectories became non-finite, and the first step at which one did."""
+    first = [broken(member) for member in scene.prediction]
+    own = first[0][first[0] > 0]
+    yield Result("broken", len(own))
+    if len(own):
+        yield Result("broken_step", own.min())
+    if len(first) > 1:
+        yield Result("broken_members", sum(int((member > 0).sum()) for member in first))
+
+
+def escapes(scene: Scene) -> Iterator[Result]:
+    """How many trajectories left ten times the truth's range or became non-finite."""
+    yield Result("escaped", (escaped(scene.first, scene.truth) > 0).sum())

@@ -1,0 +1,97 @@
+"""The diffusion model: a denoiser, the levels of its chain and the transition between them, as one thing.
+
+Search, training, measurements, rollouts and the saved emulator all read the schedule and the transition here.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar, get_args
+
+import torch
+
+from biasbound.core.denoise import NetDenoiser, Scaled
+from biasbound.core.losses import Scalar, diffusion_loss, full_unrolled_loss, proxy_unrolled_loss
+from biasbound.core.noise import Condition, State
+from biasbound.core.sample import Transition, sample
+from biasbound.core.schedule import Schedule
+from biasbound.models.model import Examples, Frame, Model, Recipe, Settings
+
+__all__ = ["Diffusion", "chain_of"]
+
+
+class Diffusion(NetDenoiser, Model):
+    """y by the reverse chain over `schedule`; called as a denoiser it is y_est = model(y_t, x, σ).
+
+    `schedule` is also what the loss draws its levels from; an exploration changes it while it goes on.
+    """
+
+    accepts: ClassVar[frozenset[str]] = frozenset(
+        {"schedule", "prediction", "residual", "focus", "transition", "finetune"}
+    )
+
+    def __init__(
+        self,
+        net: Any,
+        frame: Frame,
+        *,
+        schedule: Schedule | None = None,
+        prediction: str = "eps",
+        transition: Transition = "renoise",
+        c: float | None = None,
+    ) -> None:
+        super().__init__(net, prediction, frame.target)
+        if c is not None:
+            self.rescale(c)
+        if schedule is None:
+            raise ValueError("a diffusion model needs a noise schedule")
+        if transition not in get_args(Transition):
+            raise ValueError(f"unknown transition {transition!r}; choose from {', '.join(get_args(Transition))}")
+        self.frame, self.schedule, self.transition = frame, schedule, transition
+
+    @classmethod
+    def options(cls, method: Any, settings: Settings) -> dict[str, Any]:
+        return {"schedule": settings.schedule, "prediction": method.prediction, "transition": settings.transition}
+
+    def spec(self) -> dict[str, Any]:
+        found = {"c": self.rule.c} if isinstance(self.rule, Scaled) and self.prediction == "scaled" else {}
+        return {"prediction": self.prediction, "transition": self.transition, **found}
+
+    @property
+    def calls(self) -> int:
+        return len(self.schedule)
+
+    @classmethod
+    def passes(cls, recipe: Recipe) -> int:
+        between = {"own": 0, "proxy": recipe.n + 1, "full": 0}[recipe.between]
+        return recipe.unroll * (1 + between) + 1
+
+    def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
+        x, targets = self.windows(batch)
+        recipe, follow = self.recipe, self.frame.task.follow
+        if recipe.unroll == 0:
+            return diffusion_loss(self, x, targets[0], self.schedule, generator=generator, lowest=recipe.lowest)
+        proxy = recipe.between == "proxy"
+        unrolled = partial(proxy_unrolled_loss, n=recipe.n) if proxy else full_unrolled_loss
+        return unrolled(
+            self,
+            x,
+            targets,
+            self.schedule,
+            follow,
+            detach=recipe.detach,
+            generator=generator,
+            transition=self.transition,
+            lowest=recipe.lowest,
+        )
+
+    def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
+        like = self.frame.task.guess(x, self.frame.channels)
+        return sample(
+            self, x, self.schedule, transition=self.transition, generator=generator, like=like, allow_nonfinite=True
+        )
+
+
+def chain_of(model: Model) -> Diffusion | None:
+    """The model where it has a chain of noise levels to measure; None for any other kind."""
+    return model if isinstance(model, Diffusion) else None

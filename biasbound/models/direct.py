@@ -1,0 +1,40 @@
+"""The direct model: one network call maps the condition to the answer."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+
+from biasbound.core.losses import Scalar
+from biasbound.core.noise import Condition, State
+from biasbound.models.model import Examples, Frame, Model
+
+__all__ = ["Direct"]
+
+
+class Direct(Model):
+    """ŷ = net(x), or guess(x) + r·net(x) with the residual target."""
+
+    noisy: ClassVar[bool] = False
+    accepts: ClassVar[frozenset[str]] = frozenset({"residual", "unroll", "pushforward"})
+
+    def __init__(self, net: Any, frame: Frame) -> None:
+        super().__init__()
+        self.net, self.frame = net, frame
+
+    def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
+        return self.frame.target.decode(self.net(x), x)
+
+    def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
+        """Mean over the targets of ‖ŷ − y‖², in units of the target; each answer is fed back.
+
+        With `detach` the gradient is cut between targets, so that each error trains only the step that made it.
+        """
+        x, targets = self.windows(batch)
+        follow, unit, errors = self.frame.task.follow, self.frame.target.unit(targets[0]), []
+        for y in targets:
+            answer = self.advance(x)
+            errors.append(((answer - y) / unit).square().mean())
+            x = follow(x, answer.detach() if self.recipe.detach else answer)
+        return torch.stack(errors).mean()

@@ -1,0 +1,142 @@
+"""A model: a network with a loss and a way to answer. Nothing outside this package asks which kind it is.
+
+Each kind has one file. A kind is a class with
+
+    loss(batch, generator)     a scalar to train on, from a batch of windows in the network's units
+    advance(x, generator)      y from x
+    calls                      network calls of one `advance`
+    spec()                     JSON values from which `make` builds the same model again around a network
+
+and two class attributes: `noisy` tells whether its network is given a noisy target and its log-SNR beside x, and
+`accepts` which fields of a `Method` mean something to it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from biasbound.core.losses import Scalar
+from biasbound.core.noise import Condition, State
+from biasbound.core.sample import Transition
+from biasbound.core.schedule import Schedule
+from biasbound.core.target import PLAIN, Target
+from biasbound.models.task import Forecast, Task
+from biasbound.registry import find, home
+
+__all__ = ["MODELS", "Examples", "Frame", "Model", "Recipe", "Settings", "make", "target_of"]
+
+
+@runtime_checkable
+class Examples(Protocol):
+    """A batch: windows of frames (B, W, C, *N), and the channels that only inform (B, P, *N)."""
+
+    @property
+    def frames(self) -> Any: ...
+
+    @property
+    def conditions(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What every kind of model is built on: how many channels y has, the task, and the target's variables."""
+
+    channels: int
+    task: Task = field(default_factory=Forecast)
+    target: Target = PLAIN
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a loss is made of a window: which levels it asks, and what stands for the earlier targets in later conditions.
+
+    An unrolled loss has `unroll` targets beyond the first. Between two of them stands the model's own answer (`own`), for
+    a diffusion model the proxy estimate P⁽ⁿ⁾ (`proxy`) or a full sample (`full`).
+    """
+
+    unroll: int = 0
+    between: Literal["own", "proxy", "full"] = "own"
+    n: int = 0
+    detach: bool = False  # no gradient through what stands between
+    lowest: float | None = None  # share of the samples that train σ_0; None: as many as any level
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a study tells its methods beyond their labels; each kind takes what it knows."""
+
+    schedule: Schedule | None = None  # the chain of a diffusion model
+    transition: Transition = "renoise"
+    refinements: int = 3  # K of the refiner
+    sigma_min: float = 3e-3  # of the refiner
+
+
+class Model(nn.Module, ABC):
+    """The base of every kind: `net` is the network, `frame` what it works on, `recipe` how it is trained."""
+
+    noisy: ClassVar[bool] = True
+    accepts: ClassVar[frozenset[str]] = frozenset({"residual"})
+    net: Any
+    frame: Frame
+    recipe: Recipe = Recipe()
+
+    @abstractmethod
+    def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
+        """A scalar to train on, from windows in the network's units."""
+
+    @abstractmethod
+    def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
+        """y from x; non-finite values are returned, not hidden."""
+
+    @property
+    def calls(self) -> int:
+        """Network calls of one `advance`."""
+        return 1
+
+    def spec(self) -> dict[str, Any]:
+        """JSON values that `make` takes as options; the schedule of a chain is kept beside them."""
+        return {}
+
+    @classmethod
+    def options(cls, method: Any, settings: Settings) -> dict[str, Any]:
+        """What a fresh model of a method is made with, beside its network and frame."""
+        return {}
+
+    @classmethod
+    def passes(cls, recipe: Recipe) -> int:
+        """Network calls per sample in one update, at most."""
+        return 1 + recipe.unroll
+
+    def windows(self, batch: Examples) -> tuple[Condition, list[State]]:
+        """x of the first target, and all targets."""
+        task = self.frame.task
+        return task.given(batch.frames, batch.conditions), task.wanted(batch.frames)
+
+
+# Values are classes, or texts `module:Class` of ours that are imported when first asked for.
+MODELS: dict[str, Any] = home(
+    "models",
+    {
+        "diffusion": "biasbound.models.diffusion:Diffusion",
+        "direct": "biasbound.models.direct:Direct",
+        "refiner": "biasbound.models.refiner:Refiner",
+    },
+)
+
+
+def make(kind: str, net: Any, frame: Frame, options: Mapping[str, Any]) -> Model:
+    """A model of a kind around a network."""
+    made: Model = find(MODELS, kind)(net, frame, **options)
+    return made
+
+
+def target_of(scale: Sequence[float], task: Task, channels: int) -> Target:
+    """The residual target of a task with the spread r of y − guess; the plain one without a scale."""
+    return Target(tuple(scale), partial(task.guess, channels=channels)) if scale else PLAIN

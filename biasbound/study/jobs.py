@@ -1,0 +1,97 @@
+"""What each unit of a study reads, as one value per stage; a unit's key is made of it, so nothing can be stale in silence.
+
+A stage function gets its job and nothing else of the config. Fields that change how a unit is made, but not what it is,
+are marked in their metadata and leave no trace in the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+from biasbound.core.schedule import Schedule
+from biasbound.models.method import Method
+from biasbound.study.config import (
+    DataConfig,
+    EvaluateConfig,
+    FinetuneConfig,
+    NetworkConfig,
+    RolloutConfig,
+    SearchConfig,
+    TaskConfig,
+    TrainConfig,
+)
+
+__all__ = ["DataJob", "EvaluateJob", "FinetuneJob", "RolloutJob", "SearchJob", "TrainJob", "digest", "identity"]
+
+
+@dataclass(frozen=True)
+class DataJob:
+    """The three splits; files of one's own are known by place, size and time of change."""
+
+    data: DataConfig
+    files: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """A training from scratch, or from what a search left."""
+
+    method: Method
+    options: Mapping[str, Any]  # of its model, its schedule included where it is known before any search
+    task: TaskConfig
+    network: NetworkConfig
+    train: TrainConfig
+    warm_start: bool = False
+
+
+@dataclass(frozen=True)
+class SearchJob(TrainJob):
+    """Exploration and ladder."""
+
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+
+@dataclass(frozen=True)
+class FinetuneJob:
+    """Unrolled training of a trained model."""
+
+    method: Method
+    finetune: FinetuneConfig
+    train: TrainConfig
+
+
+@dataclass(frozen=True)
+class RolloutJob:
+    rollout: RolloutConfig
+
+
+@dataclass(frozen=True)
+class EvaluateJob:
+    """Scores, by every metric that is registered."""
+
+    dataset: str
+    evaluate: EvaluateConfig
+    metrics: tuple[str, ...]
+
+
+def identity(value: Any) -> Any:
+    """JSON values of all that a result depends on."""
+    if isinstance(value, Schedule):
+        return list(value.sigma)
+    if is_dataclass(value) and not isinstance(value, type):
+        kept = [f.name for f in fields(value) if not f.metadata.get("manner")]
+        return {name: identity(getattr(value, name)) for name in kept}
+    if isinstance(value, Mapping):
+        return {str(k): identity(v) for k, v in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [identity(v) for v in value]
+    return value
+
+
+def digest(value: Any) -> str:
+    """A short name for JSON values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:20]

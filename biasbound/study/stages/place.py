@@ -1,0 +1,55 @@
+"""What a stage function is given beside its job: where to write, what to read, and who follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from biasbound.study.stages.material import Material
+from biasbound.train.observers import JsonlLog, TensorBoard
+from biasbound.train.trainer import Observer
+
+__all__ = ["NOTHING", "Cost", "Place"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an emulator cost: network calls per step, and updates and CPU seconds of all its trainings."""
+
+    nfe: int
+    updates: int
+    seconds: float
+
+
+NOTHING = Cost(0, 0, 0.0)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One unit at work."""
+
+    folder: Path
+    label: str = ""
+    seed: int = 0
+    inputs: Mapping[str, Path] = field(default_factory=dict)  # folders of what it reads, by stage
+    observers: Sequence[Observer] = ()
+    jobs: int = 1
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None
+    cost: Cost = NOTHING
+    shared: Material | None = None
+
+    @property
+    def material(self) -> Material:
+        assert self.shared is not None
+        return self.shared
+
+    def followers(self, tensorboard: bool) -> list[Observer]:
+        """Those of a training: its log, and whoever else listens."""
+        logs: list[Observer] = [JsonlLog(self.folder / "log.jsonl")]
+        return [*logs, *([TensorBoard(self.folder / "tensorboard")] if tensorboard else []), *self.observers]
+
+    def emulator(self) -> Path:
+        """The emulator that a rollout or an evaluation is of."""
+        stage = "finetune" if "finetune" in self.inputs else "train"
+        return self.inputs[stage] / "emulator"

@@ -1,0 +1,54 @@
+"""Scores of ensembles against another library, and for exchangeable members."""
+
+import numpy as np
+import pytest
+import scoringrules
+import torch
+from draws import draw
+from hypothesis import given
+from hypothesis import strategies as st
+
+from biasbound import metrics
+
+
+@given(seed=st.integers(0, 1000), members=st.integers(2, 6), fair=st.booleans())
+def test_crps_is_that_of_scoringrules(seed, members, fair):
+    x, y = draw(members, 2, 3, 1, 5, seed=seed), draw(2, 3, 1, 5, seed=seed + 1)
+    expected = scoringrules.crps_ensemble(
+        y.numpy(), x.numpy(), m_axis=0, estimator="fair" if fair else "nrg"
+    ).mean((2, 3))
+    assert np.allclose(metrics.crps_frames(x, y, fair), expected, atol=1e-6, rtol=1e-6)
+    order = torch.randperm(members, generator=torch.Generator().manual_seed(seed))
+    assert torch.allclose(metrics.crps_frames(x[order], y, fair), metrics.crps_frames(x, y, fair))
+
+
+def test_crps_of_one_member_is_its_absolute_error():
+    x, y = draw(1, 2, 2, 1, 5), draw(2, 2, 1, 5, seed=1)
+    expected = (x[0] - y).abs().mean((2, 3))
+    assert torch.allclose(metrics.crps_frames(x, y, fair=False), expected)
+    for score in (metrics.crps_frames, metrics.spread_skill):
+        with pytest.raises(ValueError, match=r"at least 2 members"):
+            score(x, y)
+    with pytest.raises(ValueError, match=r"members first"):
+        metrics.crps_frames(y, y)
+
+
+def test_exchangeable_members_have_spread_equal_to_skill_and_flat_ranks():
+    every = draw(5, 8, 2, 1, 3200)
+    members, truth = every[:4], every[4]
+    assert torch.allclose(
+        metrics.spread_skill(members, truth), torch.ones(2, dtype=torch.float64), atol=0.02
+    )  # four standard errors: 400 values from a tenth as many points had 1.0007 ± 0.0155
+    counts = metrics.rank_histogram(members, truth).counts
+    assert sum(counts) == truth.numel()
+    expected = truth.numel() / 5
+    assert sum((c - expected) ** 2 / expected for c in counts) < 18.5  # χ²(4) at 0.001
+    assert metrics.spread_skill(members * 0.5, truth).max() < 0.8  # overconfident
+
+
+def test_ties_have_a_random_rank_that_the_seed_decides():
+    truth = torch.zeros(3, 4, 1, 500)
+    members = torch.zeros(3, *truth.shape)
+    found = metrics.rank_histogram(members, truth)
+    assert found == metrics.rank_histogram(members, truth)
+    assert min(found.counts) > 0.9 * truth.numel() / 4
