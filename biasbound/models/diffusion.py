@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any, ClassVar, get_args
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from biasbound.core.denoise import NetDenoiser, Scaled
 from biasbound.core.losses import Scalar, diffusion_loss, full_unrolled_loss, proxy_unrolled_loss
@@ -61,16 +63,20 @@ class Diffusion(NetDenoiser, Model):
     def calls(self) -> int:
         return len(self.schedule)
 
+    def call(self, z_t: State, x: Condition, log_snr: Float[Tensor, " B"]) -> State:
+        return self.ask(z_t, x, log_snr)
+
     @classmethod
-    def passes(cls, recipe: Recipe) -> int:
-        between = {"own": 0, "proxy": recipe.n + 1, "full": 0}[recipe.between]
-        return recipe.unroll * (1 + between) + 1
+    def passes(cls, recipe: Recipe, levels: int) -> float:
+        """A proxy with n = 0 shares the pass of the loss where that is at σ_0."""
+        proxy = 1 - recipe.lowest(levels) if recipe.n == 0 else recipe.n + 1
+        return 1 + recipe.unroll * (1 + {"own": 0, "proxy": proxy, "full": levels}[recipe.between])
 
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
         x, targets = self.windows(batch)
         recipe, follow = self.recipe, self.frame.task.follow
         if recipe.unroll == 0:
-            return diffusion_loss(self, x, targets[0], self.schedule, generator=generator, lowest=recipe.lowest)
+            return diffusion_loss(self, x, targets[0], self.schedule, generator=generator, share=recipe.share)
         proxy = recipe.between == "proxy"
         unrolled = partial(proxy_unrolled_loss, n=recipe.n) if proxy else full_unrolled_loss
         return unrolled(
@@ -82,7 +88,7 @@ class Diffusion(NetDenoiser, Model):
             detach=recipe.detach,
             generator=generator,
             transition=self.transition,
-            lowest=recipe.lowest,
+            share=recipe.share,
         )
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:

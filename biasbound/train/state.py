@@ -20,6 +20,7 @@ class Progress:
     """What a checkpoint holds beside tensors."""
 
     update: int = 0
+    ledger: int = 0  # training samples that were passed through the network, each pass of each sample
     lowest: float = math.inf  # lowest mean loss of an interval
     order: dict[str, int] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)  # the caller's own state, JSON values

@@ -171,7 +171,7 @@ class Trainer:
         generator = ShardGenerator(*self.rank, seed=_mix(options.seed, update))
         share = options.batch // self.rank.world
         indices = next(self.order)[self.rank.rank * share : (self.rank.rank + 1) * share]
-        precise = options.precision == "float32"
+        precise, before = options.precision == "float32", self._rows()
         with nullcontext() if precise else torch.autocast(self.device.type, torch.bfloat16):
             loss: Tensor = self.objective(self.data(indices), generator)
         self.optimiser.zero_grad(set_to_none=True)
@@ -182,7 +182,11 @@ class Trainer:
         if self.average is not None:
             self.average.update()
         self.progress.update += 1
+        self.progress.ledger += (self._rows() - before) * self.rank.world
         return loss.detach()
+
+    def _rows(self) -> int:
+        return int(getattr(self.model, "rows", 0))
 
     def _report(self, losses: list[Tensor], measured: bool) -> None:
         mean = torch.stack(losses).double().mean()

@@ -22,10 +22,10 @@ def network_of(prediction, estimate, target):
     """The network that makes a denoiser answer with `estimate(z_t, x, log_snr)` in the network's variables."""
 
     def net(z_t, x, told):
-        z = estimate(z_t, x, told)
         a, s = signal_and_noise(told, z_t)
         rule = PREDICTIONS[prediction]
         z_t = z_t / rule.shown(torch.ones_like(z_t), a, s)  # behind the gate
+        z = estimate(z_t, x, told)
         return rule.objective(z, (z_t - a * z) / s, a, s)
 
     return NetDenoiser(net, prediction, target)
@@ -96,7 +96,7 @@ def test_a_network_module_is_found_by_the_denoiser():
 
 
 def test_an_unknown_prediction_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match=r"no prediction 'epsilon': there are eps, x0, v; did you mean eps\?"):
+    with pytest.raises(ValueError, match=r"no prediction 'epsilon': there are eps, x0, v, scaled; did you mean eps\?"):
         NetDenoiser(unused, "epsilon")
 
 

@@ -78,8 +78,8 @@ def test_a_focused_loss_is_the_mean_of_its_levels_in_their_shares():
     denoiser, schedule = NetDenoiser(lambda z_t, x, log_snr: 0.3 * z_t), Schedule((0.1, 0.5, 0.9))
     x = y = torch.randn(20_000, 1, 4, generator=seeded(1))
 
-    def loss(levels, lowest=None):
-        return diffusion_loss(denoiser, x, y, Schedule(levels), generator=seeded(2), lowest=lowest)
+    def loss(levels, share=None):
+        return diffusion_loss(denoiser, x, y, Schedule(levels), generator=seeded(2), share=share)
 
     each = torch.stack([loss((s,)) for s in schedule.sigma])
     expected = 0.6 * each[0] + 0.2 * each[1] + 0.2 * each[2]

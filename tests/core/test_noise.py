@@ -75,9 +75,9 @@ def test_draws_follow_the_generator_alone():
 
 def test_the_share_of_the_lowest_level():
     generator = torch.Generator().manual_seed(0)
-    t = draw_index(5, 40_000, generator, lowest=0.6)
+    t = draw_index(5, 40_000, generator, share=0.6)
     shares = torch.bincount(t, minlength=5) / len(t)
     torch.testing.assert_close(shares, torch.tensor([0.6, 0.1, 0.1, 0.1, 0.1]), atol=0.01, rtol=0)
-    assert set(draw_index(1, 8, generator, lowest=0.6).tolist()) == {0}
+    assert set(draw_index(1, 8, generator, share=0.6).tolist()) == {0}
     with pytest.raises(ValueError, match=r"share of the lowest level must lie in \(0, 1\), got 1\.5"):
-        draw_index(5, 8, generator, lowest=1.5)
+        draw_index(5, 8, generator, share=1.5)

@@ -63,6 +63,7 @@ def make_search(job: SearchJob, place: Place) -> dict[str, Any]:
         remove(folder / "explore")
     return {
         "updates": trainer.progress.update,
+        "ledger": trainer.progress.ledger,
         "levels": len(schedule),
         "forced": len(schedule.meta["forced"]),
         "solved": len(found.solved),

@@ -86,6 +86,7 @@ def _fit(method: Method, model: Model, train: TrainConfig, options: FitOptions, 
         remove(folder / "train")
     return {
         "updates": trainer.progress.update,
+        "ledger": trainer.progress.ledger,
         "nfe": emulator.nfe,
         "parameters": sum(p.numel() for p in model.parameters()),
     }
