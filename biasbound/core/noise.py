@@ -161,7 +161,7 @@ def draw_index(
         return _own_rows(partial(torch.randint, high), (count,), generator)
     if isinstance(share, float):
         if not 0 < share < 1:
-            raise ValueError(f"the share of the lowest level lies between 0 and 1, got {share}")
+            raise ValueError(f"the share of the lowest level must lie in (0, 1), got {share}")
         place = _own_rows(partial(torch.rand, dtype=torch.float64), (count,), generator)
         above = 1 + ((place - share) / (1 - share) * (high - 1)).floor()
         return torch.where(place < share, torch.zeros_like(above), above).long().clamp(max=high - 1)
