@@ -252,7 +252,7 @@ def test_the_report_of_a_study_has_every_figure_and_a_small_page(study):
     from biasbound.report.figures import FIGURES
 
     made = {p.stem for p in (study / "07-report/figures").glob("*.png")}
-    assert made == set(FIGURES)
+    assert made == set(FIGURES) - {"growth", "front"}  # of ladders that grow
     assert (study / "07-report/index.html").stat().st_size < 5e6
     assert "U-Net" in (study / "07-report/table.md").read_text()
 
