@@ -140,8 +140,7 @@ def test_every_point_of_the_front_is_taken_by_click_and_by_key(study, tab, tmp_p
         taken = Schedule.load(tmp_path / "taken.json")
         assert taken.sigma == point.sigma
         assert taken.meta["error"] == point.mean
-    box = tab.locator("#front-chart .chart svg").bounding_box()
-    tab.mouse.click(box["x"] + 70, box["y"] + box["height"] / 2)  # at the left: one call
+    tab.click("#front-chart .chart svg", position={"x": 75, "y": 140})  # at the left: one call
     assert drawn_ladder(tab) == list(points[0].sigma)
     assert "another ladder" in tab.inner_text("#ladder-note")
     tab.click("#tau-reset")
@@ -183,7 +182,7 @@ def test_the_growth_shows_every_measurement_to_mouse_and_keyboard(study, tab):
         seen.add(tab.inner_text("#growth-cell"))
     assert len(seen) >= 4
     number, level = tried[-1]
-    tab.hover(f'#growth-map .tried[data-cell="{len(tried) - 1}"]', force=True)
+    tab.dispatch_event(f'#growth-map .tried[data-cell="{len(tried) - 1}"]', "pointermove")
     text = tab.inner_text("#growth-cell")
     for value in (level.own, level.two_step, level.own_q95, level.two_step_q95, level.sigma):
         assert f"{float(f'{value:.4g}'):g}" in text
