@@ -189,6 +189,7 @@ class Grower:
 
     def _keep(self, state: Growth, on_round: Callable[[Growth], None] | None) -> None:
         self.state = state
+        self.trainer.progress.lowest = math.inf  # losses of other levels have another size
         self.trainer.progress.extra = {"growth": asdict(state)}
         self.trainer.save()
         if on_round is not None:
