@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from biasbound.cli import main
-from biasbound.cli.data import SOURCES
 from biasbound.data.formats import load
 from biasbound.data.trajectories import Trajectories
+from biasbound.flows import FLOWS
+from biasbound.registry import known
 
 HERE = Path(__file__).parent
 READER = HERE / "well_reader.py"
@@ -69,9 +70,7 @@ def compare(ours: Trajectories, found: dict[str, np.ndarray], told: dict[str, An
         same(name, found[name], np.moveaxis(frames[:, i : i + 1], 2, -1))
     if told["constant_fields"]:
         grid = ours.layout.grid
-        held = [
-            np.broadcast_to(ours.static[n], (len(ours), *grid))[s] for n in told["constant_fields"]
-        ]
+        held = [np.broadcast_to(ours.static[n], (len(ours), *grid))[s] for n in told["constant_fields"]]
         same("constant_fields", found["constant_fields"], np.stack(held, -1))
     if told["constant_scalars"]:
         values = np.stack([ours.parameters[n][s] for n in told["constant_scalars"]], -1)
@@ -92,9 +91,7 @@ def compare(ours: Trajectories, found: dict[str, np.ndarray], told: dict[str, An
 def check(python: Path, path: Path, name: str) -> None:
     ours = load(path)
     pairs = compare(ours, *well_reads(python, path.parent))
-    held = (
-        f"{len(ours.parameters)} parameters, {len(ours.series)} series, {len(ours.static)} masks"
-    )
+    held = f"{len(ours.parameters)} parameters, {len(ours.series)} series, {len(ours.static)} masks"
     print(f"{name:12} {' × '.join(map(str, ours.shape)):24} {pairs:5} pairs equal; {held}")
 
 
@@ -110,10 +107,10 @@ def run() -> None:
             folder.mkdir()
             (folder / "data.h5").symlink_to(file.resolve())
             check(python, folder / "data.h5", file.name)
-        for flow in () if given.files else SOURCES:
+        for flow in () if given.files else known(FLOWS):
             path = Path(temporary, flow, "data.h5")
             path.parent.mkdir()
-            if main(["data", flow, "--preset", "smoke", "--workers", "1", "--out", str(path)]):
+            if main(["data", flow, "--size", "smoke", "--jobs", "1", "--out", str(path)]):
                 sys.exit(2)
             check(python, path, flow)
         theirs = Path(temporary, "theirs", "data.h5")

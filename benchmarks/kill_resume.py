@@ -1,6 +1,6 @@
 """Kill each generator with SIGKILL in the middle, give the same command again, compare with an uninterrupted run.
 
-python benchmarks/kill_resume.py [--workers 2]      prints a line a flow; fails where bytes differ
+python benchmarks/kill_resume.py [--jobs 2]         prints one line per flow; fails where bytes differ
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 
 # Settings that make a handful of blocks, some seconds in all.
 FLOWS = {
-    "ks": ["--preset", "small", "--set", "batch=32"],
-    "kolmogorov": ["--preset", "smoke", "--trajectories", "12", "--set", "points=64"],
-    "transonic": ["--preset", "smoke", "--set", "mach=[0.55,0.6,0.7,0.8]"],
+    "ks": ["--size", "small", "--set", "batch=32"],
+    "kolmogorov": ["--size", "smoke", "--trajectories", "12", "--set", "points=64"],
+    "transonic": ["--size", "smoke", "--set", "mach=[0.55,0.6,0.7,0.8]"],
 }
 
 
-def command(flow: str, out: Path, workers: int) -> list[str]:
+def command(flow: str, out: Path, jobs: int) -> list[str]:
     start = [sys.executable, "-m", "biasbound", "data", flow]
-    return [*start, *FLOWS[flow], "--workers", str(workers), "--out", str(out)]
+    return [*start, *FLOWS[flow], "--jobs", str(jobs), "--out", str(out)]
 
 
 def blocks(out: Path) -> int:
@@ -52,19 +52,19 @@ def digest(path: Path) -> str:
 
 def run() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", type=int, default=2)
-    workers = parser.parse_args().workers
+    parser.add_argument("--jobs", type=int, default=2)
+    jobs = parser.parse_args().jobs
     with tempfile.TemporaryDirectory() as folder:
         for flow in FLOWS:
             whole, cut = Path(folder, f"{flow}.h5"), Path(folder, f"{flow}_cut.h5")
             subprocess.run(command(flow, whole, 1), check=True, stdout=subprocess.DEVNULL)
-            arguments = command(flow, cut, workers)
+            arguments = command(flow, cut, jobs)
             left = killed_midway(arguments, cut)
             subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
             if digest(whole) != digest(cut):
                 raise SystemExit(f"{flow}: the resumed file differs from the uninterrupted one")
             print(
-                f"{flow:11} killed with {left} blocks done and {workers} workers, resumed: the same "
+                f"{flow:11} killed with {left} blocks done and {jobs} processes, resumed: the same "
                 f"{whole.stat().st_size} bytes as uninterrupted with 1 worker, "
                 f"sha256 {digest(whole)[:16]}"
             )

@@ -44,9 +44,7 @@ class PlainUNet(nn.Module):
         self.down = nn.ModuleList(PlainBlock(conv, w, e) for w in widths)
         self.to_coarse = nn.ModuleList(conv(a, b, 2, stride=2) for a, b in pairwise(widths))
         self.up = nn.ModuleList(PlainBlock(conv, w, e) for w in reversed(widths))
-        self.to_fine = nn.ModuleList(
-            transposed(b, a, 2, stride=2) for b, a in pairwise(reversed(widths))
-        )
+        self.to_fine = nn.ModuleList(transposed(b, a, 2, stride=2) for b, a in pairwise(reversed(widths)))
         self.output = conv(widths[0], config.out_channels, 1)
 
     def forward(self, z_t: Tensor, x: Tensor, level: Tensor) -> Tensor:
@@ -70,18 +68,14 @@ def copy_weights(net: ConditionalNet, plain: PlainUNet) -> None:
     ours, embedding = net.unet, net.unet.embedding
     plain.frequencies.copy_(embedding.frequencies)
     stages = [*ours.down, *ours.up, ours.head]
-    shifts = (
-        p.split(ours.shift_channels) for p in (embedding.shifts.weight, embedding.shifts.bias)
-    )
+    shifts = (p.split(ours.shift_channels) for p in (embedding.shifts.weight, embedding.shifts.bias))
     pairs = [(plain.first, embedding.first), (plain.second, embedding.second)]
     pairs += [(plain.stem, ours.stem), (plain.output, ours.output)]
     for mine, stage, weight, bias in zip((*plain.down, *plain.up), stages, *shifts, strict=True):
         mine.shift.weight.copy_(weight)
         mine.shift.bias.copy_(bias)
         pairs += [(getattr(mine, k), getattr(stage.blocks[0], k)) for k in ("enter", "leave")]
-    pairs += [
-        (mine, theirs.mix) for mine, theirs in zip(plain.to_coarse, ours.to_coarse, strict=True)
-    ]
+    pairs += [(mine, theirs.mix) for mine, theirs in zip(plain.to_coarse, ours.to_coarse, strict=True)]
     for mine, theirs in pairs:
         shape = mine.weight.shape  # (O, I, *k), from (O, *k, I)
         mine.weight.copy_(theirs.weight.reshape(shape[0], *shape[2:], shape[1]).movedim(-1, 1))

@@ -27,11 +27,7 @@ METHODS = [
     "adaptive-v-residual", "adaptive-v-focus", "adaptive-x0-residual-focus", "adaptive-proxy",
     "adaptive-v-proxy", "adaptive-v-focus-proxy", "adaptive-v-residual-proxy",
 ]  # fmt: skip
-TITLES = {
-    "ks": "Kuramoto–Sivashinsky",
-    "kolmogorov": "Kolmogorov flow",
-    "transonic": "transonic cylinder",
-}
+TITLES = {"ks": "Kuramoto–Sivashinsky", "kolmogorov": "Kolmogorov flow", "transonic": "transonic cylinder"}
 IMAGES = ROOT / "docs" / "img"
 TARGETS = (
     ("base", "adaptive", "ε, plain"),
@@ -80,9 +76,7 @@ def calls() -> Figure:
         rows = rows_of(flow)
         for label in sorted({row.method for row in rows}, key=METHODS.index):
             own = select(rows, method=label, metric="one_step_mse_norm")
-            (drawn,) = axes.plot(
-                [r.nfe for r in own], [r.value or np.nan for r in own], **_marker(label)
-            )  # type: ignore[arg-type]
+            (drawn,) = axes.plot([r.nfe for r in own], [r.value or np.nan for r in own], **_marker(label))  # type: ignore[arg-type]
             shown.setdefault(label, drawn)
         finish(
             axes,
@@ -93,14 +87,7 @@ def calls() -> Figure:
             legend=False,
         )
     ordered = sorted(shown, key=METHODS.index)
-    figure.legend(
-        [shown[m] for m in ordered],
-        ordered,
-        loc="outside lower center",
-        ncols=5,
-        fontsize=8,
-        frameon=False,
-    )  # type: ignore[call-overload]
+    figure.legend([shown[m] for m in ordered], ordered, loc="outside lower center", ncols=5, fontsize=8, frameon=False)  # type: ignore[call-overload]
     return figure
 
 
@@ -110,20 +97,11 @@ def updates() -> Figure:
     for axes, flow in zip(figure.subplots(len(FLOWS), 1), FLOWS, strict=True):
         study = read_study(MINI / flow)
         for model in study.first_seeds():
-            points = [
-                (r["update"], r["valid_mse_norm"]) for r in model.log if r.get("valid_mse_norm")
-            ]
+            points = [(r["update"], r["valid_mse_norm"]) for r in model.log if r.get("valid_mse_norm")]
             if points and not model.label.endswith("-proxy"):
                 look = _marker(model.label) | {"linestyle": "-", "markersize": 5}
                 axes.plot(*zip(*points, strict=True), **look)  # type: ignore[arg-type]
-        finish(
-            axes,
-            x="updates",
-            y="one-step MSE, validation",
-            title=TITLES[flow],
-            log="y",
-            legend=False,
-        )
+        finish(axes, x="updates", y="one-step MSE, validation", title=TITLES[flow], log="y", legend=False)
         name_ends(axes)
     return figure
 
@@ -149,9 +127,7 @@ def targets() -> Figure:
         unit = STUDIES / place / "02-search" / label / "seed-0"
         found = json.loads((unit / "exploration.json").read_text())
         last = max(p["round"] for p in found["points"])
-        points = sorted(
-            (p["sigma"], p["clean"], p["own"]) for p in found["points"] if p["round"] == last
-        )
+        points = sorted((p["sigma"], p["clean"], p["own"]) for p in found["points"] if p["round"] == last)
         sigma, clean, own = (list(v) for v in zip(*points, strict=True))
         curve(axes, sigma, clean, "E_clean", 0)
         curve(axes, sigma, [max(o - 1, 1e-4) for o in own], "own bias − 1", 1)
@@ -160,14 +136,7 @@ def targets() -> Figure:
             ladder, np.interp(np.log(ladder), np.log(sigma), clean), linestyle="none", marker="o",
             markersize=10, markerfacecolor="none", markeredgecolor=PALETTE[6], label="ladder",
         )  # fmt: skip
-        finish(
-            axes,
-            x="noise level σ",
-            y="",
-            title=f"{name}: {len(ladder)} calls",
-            log="xy",
-            legend=axes is panels[0],
-        )
+        finish(axes, x="noise level σ", y="", title=f"{name}: {len(ladder)} calls", log="xy", legend=axes is panels[0])
     return figure
 
 
@@ -177,14 +146,7 @@ def tau() -> Figure:
     values = sorted(places)
     rows = [select(read_rows(places[v] / "results.jsonl"), method="adaptive") for v in values]
     figure, left, right = _pair(3.4)
-    curve(
-        left,
-        values,
-        [select(r, method="adaptive")[0].nfe for r in rows],
-        "network calls",
-        0,
-        markevery=1,
-    )
+    curve(left, values, [select(r, method="adaptive")[0].nfe for r in rows], "network calls", 0, markevery=1)
     largest = [max(x.value or np.nan for x in select(r, metric="reb")) for r in rows]
     beside = left.twinx()
     curve(beside, values, largest, "largest REB", 1, markevery=1)

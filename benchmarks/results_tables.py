@@ -26,15 +26,7 @@ FIXED = ("linear", "cosine", "sigmoid")
 PLAIN = ("adaptive", "adaptive-v", "adaptive-v-focus")
 RESIDUAL = ("adaptive-v-residual", "adaptive-x0-residual-focus")
 ADAPTIVE = (*PLAIN, *RESIDUAL)
-COLUMNS = (
-    "Method",
-    "σ_0",
-    "NFE",
-    "Forced",
-    "Largest REB",
-    "1-step MSE (normalised)",
-    "10-step MSE (normalised)",
-)
+COLUMNS = ("Method", "σ_0", "NFE", "Forced", "Largest REB", "1-step MSE (normalised)", "10-step MSE (normalised)")
 BREAK = 10  # a rollout breaks if its last frames are so many times farther from the truth's than the best method's
 MARK = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -59,9 +51,7 @@ def best(rows: Sequence[Row], labels: Iterable[str], step: int = 1) -> tuple[flo
 
 def markdown(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
     body = [" | ".join(map(str, line)) for line in lines]
-    return "\n".join(
-        [f"| {' | '.join(head)} |", f"|{' :-- |' * len(head)}", *(f"| {b} |" for b in body)]
-    )
+    return "\n".join([f"| {' | '.join(head)} |", f"|{' :-- |' * len(head)}", *(f"| {b} |" for b in body)])
 
 
 def power(value: float) -> str:
@@ -88,10 +78,7 @@ def bars() -> str:
         line(f"network calls a step of {label}", flow, calls, 8)
     for flow, paper in (("ks", "0.60"), ("kolmogorov", "0.85"), (LOOSE, "0.85")):
         rows = rows_of(PLACES[flow])
-        for labels, direct in (
-            (PLAIN, ("unet", "unet-ut1", "unet-ut7")),
-            (RESIDUAL, ("unet-residual",)),
-        ):
+        for labels, direct in ((PLAIN, ("unet", "unet-ut1", "unet-ut7")), (RESIDUAL, ("unet-residual",))):
             (ours, label), (theirs, other) = best(rows, labels), best(rows, direct)
             line(f"1-step MSE, {label} over {other}", flow, ours / theirs, 1.0, paper)
     for flow, place in PLACES.items():
@@ -148,28 +135,18 @@ def ladders() -> str:
             reb = [r.value for r in select(rows, method=label, seed=0, metric="reb")]
             one = error(select(rows, seed=0), label)
             worst = max((v for v in reb if v is not None), key=lambda v: abs(v - 1))
-            lines.append(
-                (title_of(label), _levels(schedule), len(schedule), power(one), f"{worst:.3f}")
-            )
-    return markdown(
-        ("Method", "Levels", "NFE", "1-step MSE (normalised)", "REB farthest from 1"), lines
-    )
+            lines.append((title_of(label), _levels(schedule), len(schedule), power(one), f"{worst:.3f}"))
+    return markdown(("Method", "Levels", "NFE", "1-step MSE (normalised)", "REB farthest from 1"), lines)
 
 
-def studied(
-    prefix: str, head: str, base: str, labels: Sequence[str], place: str = "base"
-) -> Callable[[], str]:
+def studied(prefix: str, head: str, base: str, labels: Sequence[str], place: str = "base") -> Callable[[], str]:
     """One line for every study `prefix-…` and method; `base` is the value that the study `place` has."""
 
     def table() -> str:
         folder = MINI / "studies"
         places = {p.name.removeprefix(f"{prefix}-"): p for p in folder.glob(f"{prefix}-*")}
         places[base] = folder / place
-        lines = [
-            (value, *_line(places[value], label))
-            for value in sorted(places, key=float)
-            for label in labels
-        ]
+        lines = [(value, *_line(places[value], label)) for value in sorted(places, key=float) for label in labels]
         return markdown((head, *COLUMNS), lines)
 
     return table
@@ -218,9 +195,7 @@ def totals() -> str:
         assert time is not None
         errors = [power(error(rows, label, step, "mse")) for step in (1, 10)]
         lines.append((title_of(label), f"{updates:,}", *errors, f"{time.mean:.1f}"))
-    return markdown(
-        ("Method", "Updates in all", "1-step MSE", "10-step MSE", "Correlation time"), lines
-    )
+    return markdown(("Method", "Updates in all", "1-step MSE", "10-step MSE", "Correlation time"), lines)
 
 
 def unrolled(flow: str, label: str, studies: Sequence[int], metric: str = "mse") -> str:

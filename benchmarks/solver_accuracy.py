@@ -15,6 +15,7 @@ import torch
 
 from biasbound.data.layout import stream
 from biasbound.flows import kolmogorov, ks
+from biasbound.flows.flow import source as source_of
 
 
 def mse(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -23,7 +24,7 @@ def mse(a: torch.Tensor, b: torch.Tensor) -> float:
 
 def ks_lines() -> Iterator[str]:
     """The paper's KS: 256 points, L = 64, frames of 0.2."""
-    source = ks.preset("paper", trajectories=16, frames=1, batch=16)
+    source = source_of("ks", "paper", trajectories=16, frames=1, batch=16)
     u0 = torch.from_numpy(source.block(0, 16).fields[:, 0, 0])
 
     def frame(substeps: int) -> torch.Tensor:
@@ -56,9 +57,7 @@ def kolmogorov_lines(points: int = 128) -> Iterator[str]:
     for substeps in (16, 20, 24, 32, 48, 64, 96):
         error = mse(frame(substeps), exact)
         courant = 0.2 / substeps * speed * points / (2 * pi)
-        line = (
-            f"kolmogorov {points}²: {substeps:2d} substeps, Courant {courant:.2f}: MSE {error:.1e}"
-        )
+        line = f"kolmogorov {points}²: {substeps:2d} substeps, Courant {courant:.2f}: MSE {error:.1e}"
         if before is not None:
             line += f", order {log(before[1] / error) / 2 / log(substeps / before[0]):.2f}"
         yield line

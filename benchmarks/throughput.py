@@ -29,6 +29,7 @@ from functools import partial
 from typing import ClassVar
 
 import torch
+from biasbound.models.losses import full_unrolled_loss, unrolled_loss
 from plain_unet import DECAY, LADDER, RATE, Plain
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
@@ -38,7 +39,6 @@ from biasbound.core.noise import log_snr
 from biasbound.core.sample import proxy_estimate, sample
 from biasbound.core.schedule import linear
 from biasbound.data.batches import Batch
-from biasbound.models.losses import full_unrolled_loss, unrolled_loss
 from biasbound.models.method import method
 from biasbound.nets import ConditionalNet, UNetConfig, mini
 from biasbound.train.options import FitOptions
@@ -52,9 +52,7 @@ CASES = {
     "2-D small": (mini("small", in_channels=4, out_channels=2, padding=ROUND), 32, 8),
     "2-D large": (mini("large", in_channels=4, out_channels=2, padding=ROUND), 32, 8),
 }
-WARM = (
-    8  # untimed runs: a convolution is prepared anew for every batch size, and the proxy's varies
-)
+WARM = 8  # untimed runs: a convolution is prepared anew for every batch size, and the proxy's varies
 Runs = dict[str, Callable[[], object]]
 
 
@@ -103,9 +101,7 @@ def checked_pair(name: str, compiled: bool) -> tuple[Ours, Plain]:
     window = torch.randn(batch, 3, config.out_channels, *[points] * config.dims)
     ours = Ours(config, window, compiled)
     with torch.no_grad():
-        for (
-            parameter
-        ) in ours.net.parameters():  # layers that start at zero would hide a difference
+        for parameter in ours.net.parameters():  # layers that start at zero would hide a difference
             parameter += 0.1 * torch.randn_like(parameter)
     plain = Plain(ours.net, window)
     sigma = torch.linspace(0.01, 0.99, batch, dtype=torch.float64)
@@ -157,12 +153,7 @@ def with_threads(threads: int, run: Callable[[], object]) -> Callable[[], object
 def measure_case(name: str, rounds: int, threads: Iterable[int], compiled: bool) -> None:
     ours, plain = checked_pair(name, False)
     matrix = torch.randn(1024, 1024)
-    single: Runs = {
-        "ours": ours.update(),
-        "plain": plain.update,
-        "frame": ours.frame,
-        "plain frame": plain.frame,
-    }
+    single: Runs = {"ours": ours.update(), "plain": plain.update, "frame": ours.frame, "plain frame": plain.frame}
     single |= {
         "proxy": ours.update("proxy"),
         "proxy in turn": ours.update("proxy in turn"),
@@ -189,10 +180,7 @@ def measure_case(name: str, rounds: int, threads: Iterable[int], compiled: bool)
         )
         if compiled:
             print(f"         compiled: {t.ratio(f'ours {n}', f'compiled {n}'):.2f}× ours, {t.ratio(f'plain {n}', f'compiled {n}'):.2f}× plain")  # fmt: skip
-    over = {
-        key: t.ratio(f"{key} {first}", f"ours {first}")
-        for key in ("proxy", "proxy in turn", "full chain")
-    }
+    over = {key: t.ratio(f"{key} {first}", f"ours {first}") for key in ("proxy", "proxy in turn", "full chain")}
     print(
         f"against teacher forcing: proxy unrolled {over['proxy']:.2f}× (in turn "
         f"{over['proxy in turn']:.2f}×), full chain of 20 levels {over['full chain']:.1f}×"
@@ -200,9 +188,7 @@ def measure_case(name: str, rounds: int, threads: Iterable[int], compiled: bool)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))

@@ -66,9 +66,7 @@ def convolutions_1d() -> Iterator[Table]:
 
 def nine_copies(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     columns = layers.shifted_copies(x, 3, "circular")
-    return F.linear(
-        torch.cat([columns.roll(1, 1), columns, columns.roll(-1, 1)], -1), weight, bias
-    )
+    return F.linear(torch.cat([columns.roll(1, 1), columns, columns.roll(-1, 1)], -1), weight, bias)
 
 
 def channels_last(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -84,9 +82,7 @@ def convolutions_2d() -> Iterator[Table]:
             {
                 "nn.Conv2d": both_ways(plainly, leaf(b, c, n, n), leaf(c, c, 3, 3), bias),
                 "nn.Conv2d, channels last": both_ways(channels_last, image, weight, bias),
-                "product over 9 shifted copies": both_ways(
-                    nine_copies, image, leaf(c, 9 * c), bias
-                ),
+                "product over 9 shifted copies": both_ways(nine_copies, image, leaf(c, 9 * c), bias),
                 "ours: wrapped in pieces, channels last": both_ways(
                     lambda x, *_, ours=ours: ours(x), image, ours.weight, ours.bias
                 ),

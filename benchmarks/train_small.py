@@ -14,16 +14,14 @@ import torch
 from biasbound.core.schedule import log_uniform
 from biasbound.data.batches import Batch
 from biasbound.data.trajectories import Trajectories
-from biasbound.flows import ks
+from biasbound.flows.flow import source as source_of
 from biasbound.models.method import method
 from biasbound.nets import mini
 from biasbound.train.observers import JsonlLog
 from biasbound.train.options import FitOptions
 from biasbound.train.trainer import Trainer
 
-parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("folder", type=Path)
 parser.add_argument("--updates", type=int, default=200)
 parser.add_argument("--checkpoint-every", type=int, default=20)
@@ -31,14 +29,12 @@ args = parser.parse_args()
 
 torch.set_num_threads(1)
 args.folder.mkdir(parents=True, exist_ok=True)
-source = ks.preset("smoke", warmup=100)
+source = source_of("ks", "smoke", warmup=100)
 windows = Trajectories.from_array(source.block(0, 16).fields, dt=source.dt).pairs()
 chosen, schedule = method("adaptive-v"), log_uniform(6, 0.02)
 torch.manual_seed(0)
 model = chosen.model(mini(), 1.0)
-options = FitOptions(
-    updates=args.updates, batch=16, log_every=5, checkpoint_every=args.checkpoint_every
-)
+options = FitOptions(updates=args.updates, batch=16, log_every=5, checkpoint_every=args.checkpoint_every)
 
 
 def batch(index):

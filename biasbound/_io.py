@@ -149,7 +149,7 @@ def _reason(error: ValidationError) -> str:
     return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
-def as_kind(kind: type[T], value: Any, where: str) -> T:
+def as_kind(kind: type[T] | Any, value: Any, where: str) -> T:
     """A JSON value as `kind` (a dataclass, a TypedDict, list[…]), or one sentence that begins with `where`."""
     try:
         made: T = _adapter(kind).validate_json(json.dumps(value), strict=True)

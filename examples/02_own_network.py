@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from biasbound.train.diagnose import diagnose
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from biasbound.core.sample import sample
 from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
-from biasbound.train.diagnose import diagnose
 from biasbound.train.options import SearchOptions
 
 HERE = Path(__file__).parent
@@ -32,9 +32,7 @@ class MyNet(nn.Module):
     def __init__(self, width: int = 32):
         super().__init__()
         sizes = [(3, width), (width, width), (width, width), (width, 1)]
-        self.layers = nn.ModuleList(
-            nn.Conv1d(a, b, 9, padding=4, padding_mode="circular") for a, b in sizes
-        )
+        self.layers = nn.ModuleList(nn.Conv1d(a, b, 9, padding=4, padding_mode="circular") for a, b in sizes)
 
     def forward(self, y_t: torch.Tensor, x: torch.Tensor, sigma: torch.Tensor | float):
         level = torch.as_tensor(sigma, dtype=torch.float64).expand(len(y_t))
@@ -53,10 +51,7 @@ def make_data(path: Path, count: int = 64, frames: int = 24, points: int = 32) -
     x, t = 2 * np.pi * np.arange(points) / points, 0.15 * np.arange(frames)[:, None]
     fields = np.zeros((count, frames, points))
     for k in (1, 2):
-        amplitude, phase = (
-            random.uniform(0.5, 1, (count, 1, 1)),
-            random.uniform(0, 6.3, (count, 1, 1)),
-        )
+        amplitude, phase = (random.uniform(0.5, 1, (count, 1, 1)), random.uniform(0, 6.3, (count, 1, 1)))
         fields += amplitude * np.sin(k * x + k**3 * t + phase)
     made = Trajectories.from_array(fields[:, :, None].astype(np.float32), dt=0.15, name="waves")
     save(made, path, overwrite=True)
@@ -105,9 +100,7 @@ def main(updates: int = 600) -> None:
     print("REB at its end:", found.along_ladder[0].reb)
     with torch.no_grad():
         y_est = sample(denoiser(), x, found.ladder, generator=torch.Generator().manual_seed(0))
-    print(
-        f"one-step error of the chain: {(y_est - y).square().mean().sqrt():.3g} of the data's spread"
-    )
+    print(f"one-step error of the chain: {(y_est - y).square().mean().sqrt():.3g} of the data's spread")
 
 
 if __name__ == "__main__":

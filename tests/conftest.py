@@ -39,9 +39,7 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def flow(tmp_path_factory):
     """The same in two dimensions."""
-    return fabricate(
-        tmp_path_factory.mktemp("report") / "flow", rank=2, points=16, frames=9, methods=["unet"]
-    )
+    return fabricate(tmp_path_factory.mktemp("report") / "flow", rank=2, points=16, frames=9, methods=["unet"])
 
 
 @pytest.fixture
@@ -60,9 +58,7 @@ def browser():
 
     chromium = shutil.which("chromium")
     if chromium is None:
-        pytest.fail(
-            "no Chromium was found to open the page with; install it: apt-get install chromium"
-        )
+        pytest.fail("no Chromium was found to open the page with; install it: apt-get install chromium")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield started

@@ -37,9 +37,7 @@ def waves(rank=1, trajectories=3, frames=41, points=32, seed=0):
         return (size[:, None, None] * np.sin(angle)).sum(-1)[:, :, None].astype(np.float32)
     x, y = np.meshgrid(grid, grid, indexing="ij")
     u, v = np.zeros((2, trajectories, frames, points, points))
-    for m, (a, b) in enumerate(
-        ((1, 0), (1, 2), (2, 1), (3, 2), (2, 4), (4, 3))
-    ):  # stream functions
+    for m, (a, b) in enumerate(((1, 0), (1, 2), (2, 1), (3, 2), (2, 4), (4, 3))):  # stream functions
         angle = a * x + b * y - (0.3 * (m + 1) * t)[:, None, None] + phase[:, m, None, None, None]
         wave = size[:, m, None, None, None] * np.cos(angle)
         u, v = u + b * wave, v - a * wave
@@ -80,22 +78,14 @@ def search(folder: Path, label, scale, seed=0):
         folder / "exploration.json",
         {"levels": grid, "tau": 1.03, "solved": {repr(s): v for s, v in solved.items()}, "points": points},
     )  # fmt: skip
-    table = TwoStepTable(
-        dict.fromkeys([*solved, grid[-1]], denoiser), x, y, draws=2, generator=rng
-    )
+    table = TwoStepTable(dict.fromkeys([*solved, grid[-1]], denoiser), x, y, draws=2, generator=rng)
     ladder = greedy_schedule(table.levels, table, TAU)
     ladder.save(folder / "schedule.json")
     clean = [(s, table.clean_error(s)) for s in table.levels]
-    landscape = {
-        "tau": TAU,
-        "start": "sigma",
-        "start_sigma": ladder.sigma[0],
-        "levels": table.levels,
-    }
+    landscape = {"tau": TAU, "start": "sigma", "start_sigma": ladder.sigma[0], "levels": table.levels}
     landscape["clean"] = [{"sigma": s, "mean": e.mean, "stderr": e.stderr} for s, e in clean]
     landscape["biases"] = [
-        {"to": to, "from": start, "mean": b.mean, "stderr": b.stderr}
-        for to, start, b in table.matrix()
+        {"to": to, "from": start, "mean": b.mean, "stderr": b.stderr} for to, start, b in table.matrix()
     ]
     put(folder / "landscape.json", landscape)
     put(folder / "log.jsonl", log(1200, 0.02))
@@ -105,10 +95,7 @@ def search(folder: Path, label, scale, seed=0):
 
 def log(updates, floor):
     at = range(50, updates + 1, 50)
-    return lines(
-        {"update": u, "loss": floor + 1 / u, "lr": 1e-3, "valid_mse": floor / 5 + 2 / u}
-        for u in at
-    )
+    return lines({"update": u, "loss": floor + 1 / u, "lr": 1e-3, "valid_mse": floor / 5 + 2 / u} for u in at)
 
 
 def biases(denoiser, schedule, seed=0):
@@ -138,10 +125,7 @@ def evaluate(folder: Path, label, dataset, seed, steps, end):
             {"n": n, "nfe": n + 1, "to_full": 1 - 0.2 * end * 0.5**n, "to_full_stderr": 0.02,
              "to_teacher": 0.9, "to_teacher_stderr": 0.01, "batches": 4} for n in range(NFE[label])
         ]  # fmt: skip
-        put(
-            folder / "gradients.json",
-            [*made, made[-1] | {"n": "full"}, made[0] | {"n": "teacher"}],
-        )
+        put(folder / "gradients.json", [*made, made[-1] | {"n": "full"}, made[0] | {"n": "teacher"}])
     stage(folder, "evaluate", label, seed, 5.0)
     return rows
 

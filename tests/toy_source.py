@@ -1,7 +1,7 @@
 """A cheap source with known solutions: sums of sines carried around a periodic domain, u(x − c t).
 
-In two dimensions with channels velocity_x, velocity_y, and one wave speed a trajectory. `python
-tests/toy_source.py --out FILE …` generates a file, for tests that kill it.
+In two dimensions the channels are velocity_x and velocity_y. Each trajectory has its own wave speed.
+`python tests/toy_source.py --out FILE …` generates a file, for tests that kill it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from biasbound.data.layout import Block, Layout, Split
+from biasbound.flows.flow import Size
 
 
 @dataclass(frozen=True)
 class ToySource:
+    """Waves."""
+
     trajectories: int = 6
     frames: int = 10
     points: int = 16
@@ -27,17 +30,17 @@ class ToySource:
     split: Split = "train"
     seed: int = 0
     batch: int = 2
-    delay: float = 0.0  # seconds a block, outside the provenance
+    delay: float = 0.0  # seconds per block, outside the provenance
     poison: int = -1  # trajectory that holds a NaN in its last frame
     crash: int = -1  # block at whose start the process ends without a word
+    sizes: ClassVar = {
+        "smoke": Size({"frames": 5}),
+        "small": Size(valid={"trajectories": 3}, tests={"near": {"points": 8}, "far": {"points": 32}}),
+    }
 
     def __post_init__(self) -> None:
         if self.trajectories < 1:
             raise ValueError(f"toy: trajectories must be at least 1, got {self.trajectories}")
-
-    @classmethod
-    def preset(cls, name: str, split: Split = "train", seed: int = 0, **changes: Any) -> ToySource:
-        return cls(**{"split": split, "seed": seed, "frames": PRESETS[name], **changes})
 
     @property
     def layout(self) -> Layout:
@@ -55,9 +58,7 @@ class ToySource:
         )
 
     def provenance(self) -> dict[str, Any]:
-        return {n: v for n, v in asdict(self).items() if n != "delay"} | {
-            "equation": "u_t = -c u_x"
-        }
+        return {n: v for n, v in asdict(self).items() if n != "delay"} | {"equation": "u_t = -c u_x"}
 
     def block(self, start: int, stop: int) -> Block:
         time.sleep(self.delay)
@@ -89,12 +90,7 @@ class ToySource:
         if self.dimensions == 1:
             return wave[:, None]
         flat = np.ones(self.points)
-        return np.stack(
-            [np.multiply.outer(wave, flat), np.swapaxes(np.multiply.outer(wave, flat), 1, 2)], 1
-        )
-
-
-PRESETS = {"smoke": 5, "small": 10}
+        return np.stack([np.multiply.outer(wave, flat), np.swapaxes(np.multiply.outer(wave, flat), 1, 2)], 1)
 
 
 def main() -> None:
@@ -102,16 +98,13 @@ def main() -> None:
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--trajectories", type=int, default=12)
     given = parser.parse_args()
     source = ToySource(trajectories=given.trajectories, delay=given.delay)
-    generate(source, given.out, workers=given.workers)
+    generate(source, given.out, jobs=given.jobs)
 
 
 if __name__ == "__main__":
     main()
-
-
-preset = ToySource.preset

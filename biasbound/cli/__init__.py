@@ -26,14 +26,14 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows how to call it\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """Commands in the order of the data flow."""
     parser = _Parser(
         prog="biasbound", description="Diffusion emulators for PDEs with bias-constrained noise schedules."
     )
     parser.add_argument("--version", action="version", version=f"biasbound {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    add_data_parser(commands)
+    add_data_parser(commands, words)
     for verb, (_, what, _) in STUDY_COMMANDS.items():
         commands.add_parser(verb, help=what, add_help=False)  # `main` hands them over before
     state = commands.add_parser("status", help="where a run stands", epilog="example: biasbound status runs/ks-demo")
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv and argv[0] in STUDY_COMMANDS:
             code = study(argv[0], argv[1:])
         else:
-            args = _parser().parse_args(argv)
+            args = _parser(argv).parse_args(argv)
             args.run(args)
         sys.stdout.flush()
     except BrokenPipeError:  # `biasbound status RUN | head`: the reader has seen enough

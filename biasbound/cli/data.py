@@ -7,28 +7,35 @@ asked raises one sentence and leaves the disk as it was; `biasbound.cli` turns i
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
 import json
-import os
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SOURCES", "add_parser"]
+from biasbound.data.formats import FORMATS
+from biasbound.flows import FLOWS
+from biasbound.registry import allow, known
 
-SOURCES = {  # command → module and class of the source, what it is
-    "ks": ("biasbound.flows.ks", "KuramotoSivashinsky", "the Kuramoto–Sivashinsky equation"),
-    "kolmogorov": ("biasbound.flows.kolmogorov", "KolmogorovFlow", "two-dimensional Kolmogorov flow"),
-    "transonic": ("biasbound.flows.transonic", "TransonicCylinder", "transonic flow past a cylinder"),
-}
+__all__ = ["add_parser"]
 
 
-def add_parser(commands: Any) -> None:
-    """Register `data` and its sub-commands; each sets `run`, which takes the arguments."""
+def add_parser(commands: Any, words: Sequence[str]) -> None:
+    """Register `data` and, if `words` (the command line) begin with it, its sub-commands.
+
+    Each sets `run`, which takes the arguments. A flow may be typed as package.module:name.
+    """
     data = commands.add_parser("data", help="make, look at and convert trajectories")
+    if list(words[:1]) != ["data"]:
+        return
     parts = data.add_subparsers(metavar="COMMAND", required=True)
-    for name, (_, _, what) in SOURCES.items():
-        _add_source(parts.add_parser(name, help=f"generate {what}"), name)
+    typed = [word for word in words[1:2] if ":" in word]
+    for name in dict.fromkeys((*known(FLOWS), *typed)):
+        _add_flow(parts.add_parser(name, help=_title(name)), name)
     info = parts.add_parser("info", help="shape, time step, channels, statistics, provenance")
     info.add_argument("file", type=Path, metavar="FILE", help="any readable file or folder")
     _add_reading(info)
@@ -41,28 +48,40 @@ def add_parser(commands: Any) -> None:
     convert.add_argument("target", type=Path, metavar="B")
     convert.add_argument(
         "--format",
-        choices=("native", "well", "lpsda", "sda", "acdm", "numpy"),
-        help="of B; by its ending otherwise (.h5 native, .npy NumPy)",
+        metavar="NAME",
+        help=f"of B: {', '.join(known(FORMATS))} (default: by its ending, .h5 native, .npy NumPy)",
     )
     _add_reading(convert)
     convert.add_argument("--force", action="store_true", help="replace an existing file B")
     convert.set_defaults(run=_convert)
 
 
-def _add_source(parser: argparse.ArgumentParser, name: str) -> None:
+def _title(name: str) -> str:
+    """The first line on a flow, read from the text of its module where that is not imported yet."""
+    entry = FLOWS.get(name, "")
+    if not isinstance(entry, str):
+        return (inspect.getdoc(entry) or "").partition("\n")[0]
+    spec = find_spec(entry.partition(":")[0]) if entry else None
+    if spec is None or spec.origin is None:
+        return ""
+    text = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]
+
+
+def _add_flow(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--preset", default="small", help="a named size (default: small)")
+    parser.add_argument("--size", default="small", help="a named size (default: small)")
     parser.add_argument("--split", choices=("train", "valid", "test"), default="train")
-    parser.add_argument("--trajectories", type=int, metavar="N", help="instead of the preset's")
-    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument("--trajectories", type=int, metavar="N", help="instead of the size's")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the random numbers")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="any other setting of the generator; may be repeated",
+        help="any other setting of the flow; may be repeated",
     )
-    parser.add_argument("--workers", type=int, metavar="W", help="processes (default: all cores)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: all cores)")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--force", action="store_true", help="replace FILE, or an unfinished one of other settings")
     parser.set_defaults(run=_generate, flow=name)
@@ -71,22 +90,13 @@ def _add_source(parser: argparse.ArgumentParser, name: str) -> None:
 def _add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dt", type=float, help="time step, where the format has none")
     parser.add_argument("--momentum", action="store_true", default=None, help="ACDM: momentum, not velocity")
-    parser.add_argument("--space", type=int, metavar="D", help=".npy: number of space axes")
+    parser.add_argument("--axes", type=int, metavar="D", help=".npy: number of space axes")
 
 
 def _source(given: argparse.Namespace) -> Any:
     """The source that the options describe."""
-    import dataclasses
-    import importlib
-    import inspect
+    from biasbound.flows.flow import source
 
-    module_name, class_name, _ = SOURCES[given.flow]
-    module = importlib.import_module(module_name)
-    kind = getattr(module, class_name)
-    preset = module.preset
-    if given.preset not in module.PRESETS:
-        known = ", ".join(module.PRESETS)
-        raise ValueError(f"data {given.flow} has no preset {given.preset!r}; it has {known}")
     changes: dict[str, Any] = {}
     for text in given.set:
         name, sign, value = text.partition("=")
@@ -95,22 +105,16 @@ def _source(given: argparse.Namespace) -> Any:
         changes[name] = _value(value)
     if given.trajectories is not None:
         changes["trajectories"] = given.trajectories
-    settings = {field.name for field in dataclasses.fields(kind)} | {
-        name for name, p in inspect.signature(preset).parameters.items() if p.kind == p.KEYWORD_ONLY
-    }
-    for name in changes:
-        if name not in settings:
-            raise ValueError(f"data {given.flow} has no setting {name}; it has {sorted(settings)}")
-    return preset(given.preset, given.split, seed=given.seed, **changes)
+    allow([given.flow])
+    return source(given.flow, given.size, given.split, given.seed, **changes)
 
 
 def _value(text: str) -> Any:
-    """A JSON value, lists as tuples, or else the text itself."""
+    """A JSON value, or else the text itself."""
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except ValueError:
         return text
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _generate(given: argparse.Namespace) -> None:
@@ -118,6 +122,7 @@ def _generate(given: argparse.Namespace) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
+    from biasbound.cli.wish import cores
     from biasbound.flows.generate import generate
 
     source = _source(given)
@@ -130,14 +135,14 @@ def _generate(given: argparse.Namespace) -> None:
         TextColumn("remaining"),
         TimeRemainingColumn(),
     )
-    # Blocks may take minutes: estimate from the whole run, not from its last half minute.
+    # Blocks may take minutes: estimate from the whole run, not from its last 30 seconds.
     bar = Bar(*columns, console=Console(stderr=True), speed_estimate_period=1e9)
     with bar if sys.stderr.isatty() else nullcontext():
         task = bar.add_task(given.flow, total=source.layout.trajectories)
         written = generate(
             source,
             given.out,
-            workers=given.workers if given.workers is not None else _cores(),
+            jobs=cores() if given.jobs is None else given.jobs,
             dtype=given.dtype,
             overwrite=given.force,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
@@ -146,15 +151,10 @@ def _generate(given: argparse.Namespace) -> None:
     print(f"{given.out}: {size} {'written' if written else 'is there already'}")
 
 
-def _cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _load(path: Path, given: argparse.Namespace) -> Any:
     from biasbound.data.formats import load
 
-    options = {name: getattr(given, name) for name in ("dt", "momentum", "space")}
+    options = {name: getattr(given, name) for name in ("dt", "momentum", "axes")}
     return load(path, **{name: value for name, value in options.items() if value is not None})
 
 
@@ -173,6 +173,7 @@ def _info(given: argparse.Namespace) -> None:
 def _convert(given: argparse.Namespace) -> None:
     from biasbound.data.formats import save
 
+    allow([given.format or ""])
     trajectories = _load(given.source, given)
     save(trajectories, given.target, format=given.format, overwrite=given.force)
     size = " × ".join(map(str, trajectories.shape))

@@ -1,8 +1,8 @@
 """What a generator of trajectories promises.
 
-A source is a small frozen value (picklable, so that worker processes can hold it) that can compute any
-block of its trajectories on its own. Trajectory i depends on (seed, split, i) alone and blocks have a
-fixed size, so the bytes of a file do not hang on the number of workers or on an interruption.
+A source is a small frozen value that computes any block of its trajectories. It can be pickled, for worker
+processes. Trajectory i depends on (seed, split, i) alone and blocks have a fixed size, so the bytes of a file
+depend neither on the number of processes nor on interruptions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Layout:
     """Shape and meaning of the array (S, K, C, *N) that a source fills.
 
     `channels` are in array order; a vector field is named once per component with a common stem,
-    `velocity_x`, `velocity_y`. `domain` and `boundary` have one entry a space axis.
+    `velocity_x`, `velocity_y`. `domain` and `boundary` have one entry per space axis.
     With h = (high − low)/N, grid point j stands at low + j h ("left") or low + (j + ½) h ("centre"), or the points
     reach from end to end ("ends"; a periodic axis, whose ends are one point, then counts as "left").
     """
@@ -61,14 +61,14 @@ class Layout:
 
     @property
     def correlate(self) -> Literal["field", "vorticity"]:
-        """What a correlation time compares unless told: the vorticity of a velocity in the plane, else the field."""
+        """What a correlation time compares by default: the vorticity of a plane velocity, else the field."""
         plane = len(self.grid) == 2 and len(self.channels) == 2
         return "vorticity" if plane else "field"
 
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive trajectories: fields, one scalar a trajectory (Mach), one series a frame (drag), masks."""
+    """Consecutive trajectories: fields, parameters (Mach), series in time (drag), static fields (masks)."""
 
     fields: Float[np.ndarray, "n K C *N"]
     parameters: Mapping[str, Float64[np.ndarray, " n"]] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Source(Protocol):
 
 
 def stream(seed: int, split: Split, index: int) -> np.random.Generator:
-    """The random numbers of trajectory `index`: they hang on (seed, split, index) alone."""
+    """The random numbers of trajectory `index`: they depend on (seed, split, index) alone."""
     return np.random.default_rng([seed, get_args(Split).index(split), index])
 
 

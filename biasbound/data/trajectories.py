@@ -2,7 +2,7 @@
 
 A `Trajectories` is a view: selecting, striding and splitting copy nothing, and a batch reads only its
 own frames. `windows(u)` are the stretches x^k … x^{k+u} inside single trajectories; `batches.Order` gives
-them in a random order that training can leave and take up again exactly:
+them in a random order that training can leave and resume exactly:
 
     windows = load("ks.h5").stride(time=4, space=4).windows(1)
     order = Order(len(windows), size=64, seed=0)        # or Order(**state)
@@ -10,7 +10,7 @@ them in a random order that training can leave and take up again exactly:
         batch = windows[index]                          # batch.x, batch.y, batch.frames
         state = order.state()
 
-Not guaranteed: values are neither checked nor normalised on reading; `statistics` helps with both.
+Values are neither checked nor normalised on reading; `statistics` helps with both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from biasbound.data.batches import Batch, permutation
+from biasbound.data.batches import Batch, parts
 from biasbound.data.columns import Array, Reader, Store
 from biasbound.data.layout import Boundary, Layout
 from biasbound.data.statistics import Moments, Statistics, require_finite
@@ -81,21 +81,20 @@ class Trajectories:
         name: str = "array",
         **facts: Any,
     ) -> Trajectories:
-        """Wrap an array in memory. Unsaid: channels u0, u1, …; a periodic domain [0, 1] an axis."""
+        """Wrap an array in memory; by default channels are u0, u1, …, and every axis is periodic on [0, 1].
+
+        `facts` are parameters, series, static fields and provenance.
+        """
         array = fields.numpy() if isinstance(fields, Tensor) else fields
+        if array.ndim < 4:
+            raise ValueError(f"{name}: found shape {array.shape}, expected (S, K, C, *N)")
         s, k, c, *grid = array.shape
-        layout = Layout(
-            name=name,
-            trajectories=s,
-            frames=k,
-            channels=tuple(channels) or tuple(f"u{i}" for i in range(c)),
-            grid=tuple(grid),
-            dt=dt,
-            domain=tuple(domain) or ((0.0, 1.0),) * len(grid),
-            boundary=tuple(boundary) or PERIODIC * len(grid),
-        )
-        if len(layout.channels) != c:
-            raise ValueError(f"{name}: {len(layout.channels)} names for {c} channels")
+        names = tuple(channels) or tuple(f"u{i}" for i in range(c))
+        ends = tuple(domain) or ((0.0, 1.0),) * len(grid)
+        kinds = tuple(boundary) or PERIODIC * len(grid)
+        layout = Layout(name, s, k, names, tuple(grid), dt, ends, kinds)
+        if len(names) != c:
+            raise ValueError(f"{name}: found {len(names)} names for {c} channels")
         return cls.open(layout, Store([Array(array)]), name=name, **facts)
 
     @property
@@ -165,11 +164,12 @@ class Trajectories:
         kept = range(self.layout.frames)[frames]
         if len(rows) == 0 or len(kept) == 0 or kept.step < 0:
             raise ValueError(f"{self.name}: a selection needs a trajectory and frames going forwards")
-        rank = len(self.layout.grid)
+        rank, dt = len(self.layout.grid), self.dt * kept.step
+        stored = self.view.trajectories[rows], self.view.frames[frames]
         return replace(
             self,
-            layout=replace(self.layout, trajectories=len(rows), frames=len(kept), dt=self.dt * kept.step),
-            view=replace(self.view, trajectories=self.view.trajectories[rows], frames=self.view.frames[frames]),
+            layout=replace(self.layout, trajectories=len(rows), frames=len(kept), dt=dt),
+            view=replace(self.view, trajectories=stored[0], frames=stored[1]),
             parameters={n: v[rows] for n, v in self.parameters.items()},
             series={n: v[rows][:, frames] for n, v in self.series.items()},
             static={n: v[rows] if v.ndim > rank else v for n, v in self.static.items()},
@@ -195,34 +195,23 @@ class Trajectories:
         )
 
     def split(self, seed: int | None = None, **fractions: float) -> dict[str, Trajectories]:
-        """Disjoint parts by trajectory, `split(train=0.8, valid=0.1, test=0.1)`.
-
-        Part i holds the trajectories from ⌊S Σ_{j<i} f_j⌋ to ⌊S Σ_{j≤i} f_j⌋, in stored order or,
-        with a seed, in that seed's random order.
-        """
-        if min(fractions.values(), default=0) <= 0 or sum(fractions.values()) > 1 + 1e-9:
-            raise ValueError(f"split fractions must be above 0 and sum to at most 1: {fractions}")
-        order = np.arange(len(self)) if seed is None else permutation(len(self), seed)
-        ends = [int(len(self) * f + 1e-9) for f in np.cumsum(list(fractions.values()))]
-        parts = dict(zip(fractions, np.split(order[: ends[-1]], ends[:-1]), strict=True))
-        for part, chosen in parts.items():
-            if len(chosen) == 0:
-                raise ValueError(
-                    f"{self.name}: {len(self)} trajectories leave none for the part {part!r}, {fractions[part]:g} of them; "
-                    "give more, or a file of its own for each part"
-                )
-        return {part: self.select(chosen) for part, chosen in parts.items()}
+        """Disjoint parts by trajectory, `split(train=0.8, valid=0.1, test=0.1)`, as `batches.parts` says."""
+        rows = parts(len(self), fractions, seed, self.name)
+        return {part: self.select(chosen) for part, chosen in rows.items()}
 
     def condition_on(self, *names: str) -> Trajectories:
         """Give these parameters or static fields to x (and x only) as extra channels."""
         have = sorted({*self.parameters, *self.static})
         missing = [name for name in names if name not in have]
         if missing:
-            raise ValueError(f"{self.name} has no parameter or static field {missing[0]!r}: {have}")
+            raise ValueError(f"{self.name} has no parameter or static field {missing[0]!r}; it has {have}")
         return replace(self, conditions=names)
 
     def windows(self, steps: int, every: int = 1) -> Windows:
-        """All stretches of `steps` + 1 frames, `every` frames apart, from every possible first frame."""
+        """All stretches of `steps` + 1 frames, `every` frames apart, from every possible first frame.
+
+        h past and u future frames are `windows(h + u − 1)`.
+        """
         return Windows(self, steps, every)
 
     def pairs(self) -> Windows:
@@ -232,11 +221,11 @@ class Trajectories:
     @cached_property
     def statistics(self) -> Statistics:
         """Of this view: from the file where it holds them, else from one pass over the data."""
-        values = [self.parameters.get(n, self.static.get(n)) for n in self.conditions]
+        values = [{**self.static, **self.parameters}[name] for name in self.conditions]
         return replace(
             self.known or self.measure(),
-            condition_mean=np.array([np.mean(v, dtype=np.float64) for v in values if v is not None]),
-            condition_std=np.array([np.std(v, dtype=np.float64) for v in values if v is not None]),
+            condition_mean=np.array([np.mean(v, dtype=np.float64) for v in values]),
+            condition_std=np.array([np.std(v, dtype=np.float64) for v in values]),
         )
 
     def measure(self) -> Statistics:
@@ -255,7 +244,7 @@ class Windows:
         if not (steps >= 0 < every and steps * every < frames):
             raise ValueError(
                 f"{trajectories.name}: windows of {steps} + 1 frames, {every} apart, do not fit into "
-                f"trajectories of {frames}"
+                f"trajectories of {frames} frames"
             )
         self.trajectories, self.per_trajectory = trajectories, frames - steps * every
         self._offsets = every * np.arange(steps + 1)

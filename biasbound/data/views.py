@@ -33,7 +33,7 @@ def check_layout(layout: Layout, name: str) -> None:
     """Refuse what cannot be trajectories, in one sentence that begins with `name`."""
     rank = len(layout.grid)
     if rank == 0 or len(layout.domain) != rank or len(layout.boundary) != rank:
-        raise ValueError(f"{name}: grid, domain and boundary need one entry a space axis")
+        raise ValueError(f"{name}: grid, domain and boundary need one entry per space axis")
     if min(layout.shape) < 1:
         raise ValueError(f"{name}: found shape {layout.shape}, expected (S, K, C, *N) without zeros")
     if not (math.isfinite(layout.dt) and layout.dt > 0):

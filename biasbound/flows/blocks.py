@@ -1,4 +1,4 @@
-"""What a worker process of a generation does; imports little, so that workers start quickly."""
+"""What a worker process does in a generation; imports little, so that workers start quickly."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from biasbound._io import sync
 from biasbound.data.layout import Block, Layout
 from biasbound.data.statistics import require_finite
 
-__all__ = ["Job", "make"]
+__all__ = ["Task", "make"]
 
-Job = tuple[Any, Path, int, int, str]  # source, file, start, stop, dtype
+Task = tuple[Any, Path, int, int, str]  # source, file, start, stop, dtype
 
 
-def make(job: Job) -> int:
-    """Compute one block, check it and put it on the disk; returns how many trajectories it has."""
-    source, file, start, stop, dtype = job
+def make(task: Task) -> int:
+    """Compute one block, check it and write it to disk; returns how many trajectories it has."""
+    source, file, start, stop, dtype = task
     layout: Layout = source.layout
     block: Block = source.block(start, stop)
     with np.errstate(over="ignore"):
         fields = block.fields.astype(dtype, copy=False)
-    if fields.shape != (stop - start, *layout.shape[1:]):
-        raise ValueError(f"{layout.name}: block {start}:{stop} has shape {fields.shape}")
+    shape = (stop - start, *layout.shape[1:])
+    if fields.shape != shape:
+        raise ValueError(f"{layout.name}: block {start}:{stop} has shape {fields.shape}, expected {shape}")
     require_finite(fields, layout.channels, range(start, stop), range(layout.frames), layout.name)
     arrays = {"fields": fields}
     for kind in ("parameters", "series", "static"):

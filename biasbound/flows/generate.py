@@ -1,8 +1,8 @@
-"""Generation in parallel processes that can be killed and goes on.
+"""Generation in parallel processes, which can be killed and resumed.
 
-FILE.part/ keeps every finished block as a file of its own beside the configuration that they belong to;
-when all are there, they are put together to FILE in order. A block is computed from the source alone and on
-one thread, so FILE has the same bytes whatever the number of workers and of interruptions.
+FILE.part/ holds every finished block as a file of its own, beside the configuration that the blocks belong to. When
+all are there, they are joined in order to form FILE. A block is computed from the source alone and on one thread, so
+the bytes of FILE depend neither on the number of processes nor on interruptions.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from biasbound._io import lock, remove, replacing
-from biasbound._io import workers as pool_of
+from biasbound._io import lock, plain, read_json, remove, workers, write_json
 from biasbound.data.columns import Array, Store
 from biasbound.data.formats.native import Piece, write_pieces
 from biasbound.data.formats.well import stored_fingerprint
 from biasbound.data.layout import Layout, Source
 from biasbound.data.trajectories import Trajectories
-from biasbound.flows.blocks import Job, make
+from biasbound.flows.blocks import Task, make
 
 __all__ = ["Progress", "generate"]
 
@@ -42,18 +41,18 @@ def generate(
     source: Source,
     path: Path,
     *,
-    workers: int = 1,
+    jobs: int = 1,
     dtype: str = "float32",
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> bool:
-    """Write all trajectories of a source to a native file; False if the very same was there already.
+    """Write all trajectories of a source to a native file, in `jobs` processes; False if it was there already.
 
-    An unfinished FILE.part of the same configuration is continued; one of another is refused, as is an
+    An unfinished FILE.part of the same configuration is continued. One of another configuration is refused, as is an
     existing FILE, unless `overwrite`. Only one process can work on a FILE at a time.
     """
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
+    if jobs < 1:
+        raise ValueError(f"the number of jobs must be at least 1, got {jobs}")
     if not path.parent.is_dir():
         raise ValueError(f"{path}: the folder {path.parent} does not exist")
     configuration = _configuration(source, dtype)
@@ -70,7 +69,7 @@ def generate(
             return False
         _prepare(part, configuration, overwrite)
         blocks = _blocks(source.layout, part)
-        _compute(source, blocks, dtype, workers, progress or (lambda done, total: None))
+        _compute(source, blocks, dtype, jobs, progress or (lambda done, total: None))
         _assemble(source.layout, blocks, path, configuration, mark, overwrite)
         remove(part)
     return True
@@ -83,16 +82,15 @@ def _configuration(source: Source, dtype: str) -> dict[str, Any]:
     except importlib.metadata.PackageNotFoundError:
         version = "unknown"
     provenance = source.provenance() | {"generator": type(source).__name__, "biasbound": version}
-    told = {"layout": asdict(source.layout), "provenance": provenance, "dtype": dtype}
-    plain: dict[str, Any] = json.loads(json.dumps(told))
-    return plain
+    told: dict[str, Any] = plain({"layout": source.layout, "provenance": provenance, "dtype": dtype})
+    return told
 
 
 def _prepare(part: Path, configuration: dict[str, Any], overwrite: bool) -> None:
-    """Make or take up FILE.part, refusing that of another configuration."""
+    """Create FILE.part, or continue the one that is there if it has the same configuration."""
     told = part / "configuration.json"
     if told.exists():
-        there = json.loads(told.read_text())
+        there: dict[str, Any] = read_json(told, dict[str, Any], f"remove {part}")
         if there == configuration:
             return
         if not overwrite:
@@ -106,8 +104,7 @@ def _prepare(part: Path, configuration: dict[str, Any], overwrite: bool) -> None
         raise ValueError(f"{part} is in the way and holds {strangers[0]}; remove it")
     remove(part)
     part.mkdir()
-    with replacing(told) as temporary:
-        temporary.write_text(json.dumps(configuration))
+    write_json(told, configuration)
 
 
 def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:
@@ -133,7 +130,7 @@ def _finished(path: Path) -> bool:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """One thread in this process and in those started from it; sums depend on the number."""
+    """One thread in this process and in those started from it: sums depend on the number of threads."""
     before, threads = {name: os.environ.get(name) for name in THREADS}, torch.get_num_threads()
     os.environ.update(dict.fromkeys(THREADS, "1"))
     torch.set_num_threads(1)
@@ -148,28 +145,26 @@ def _one_thread() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _compute(
-    source: Source, blocks: dict[Path, tuple[int, int]], dtype: str, workers: int, progress: Progress
-) -> None:
+def _compute(source: Source, blocks: dict[Path, tuple[int, int]], dtype: str, jobs: int, progress: Progress) -> None:
     """Compute the blocks that are missing, each into its file."""
     total = source.layout.trajectories
     missing = {file: ends for file, ends in blocks.items() if not _finished(file)}
     done = total - sum(stop - start for start, stop in missing.values())
     progress(done, total)
-    jobs = [(source, file, *ends, dtype) for file, ends in missing.items()]
+    tasks = [(source, file, *ends, dtype) for file, ends in missing.items()]
     with _one_thread():
-        results = map(make, jobs) if workers == 1 else _pool(jobs, min(workers, len(jobs)))
+        results = map(make, tasks) if jobs == 1 else _pool(tasks, min(jobs, len(tasks)))
         for made in results:
             done += made
             progress(done, total)
 
 
-def _pool(jobs: list[Job], count: int) -> Iterator[int]:
+def _pool(tasks: list[Task], count: int) -> Iterator[int]:
     """`make` in processes that end with this one, however it ends."""
-    if not jobs:
+    if not tasks:
         return
-    with pool_of(count) as pool:
-        for future in as_completed([pool.submit(make, job) for job in jobs]):
+    with workers(count) as pool:
+        for future in as_completed([pool.submit(make, task) for task in tasks]):
             yield future.result()
 
 
@@ -181,7 +176,7 @@ def _assemble(
     mark: str,
     overwrite: bool,
 ) -> None:
-    """Put finished blocks together, one in memory at a time."""
+    """Join the finished blocks, with one in memory at a time."""
     facts: dict[str, dict[str, list[np.ndarray]]] = {"parameters": {}, "series": {}, "static": {}}
     for file in blocks:
         with np.load(file, allow_pickle=False) as arrays:

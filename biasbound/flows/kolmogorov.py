@@ -1,26 +1,28 @@
-"""Trajectories of Kolmogorov flow by name; `kolmogorov_solver` has the equation and its numerics."""
+"""Kolmogorov flow in two dimensions; `kolmogorov_solver` has the equation and its numerics."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from itertools import islice
 from math import pi
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
 from biasbound.data.layout import Block, Layout, Split, demand, stream
+from biasbound.flows.flow import Size
 from biasbound.flows.kolmogorov_solver import KolmogorovSolver, initial_modes, trajectory
 
-__all__ = ["PRESETS", "KolmogorovFlow", "KolmogorovSolver", "initial_modes", "preset", "trajectory"]
+__all__ = ["KolmogorovFlow", "KolmogorovSolver", "initial_modes", "trajectory"]
 
 
 @dataclass(frozen=True)
 class KolmogorovFlow:
-    """Generator of Kolmogorov flow: `points`² inside, block means on `grid`² out, Re = 1/ν = 1000.
+    """Kolmogorov flow in two dimensions, Re = 1/ν = 1000.
 
-    `max_speed` sets the usual number of steps a frame through the Courant number `cfl`; faster
-    flow is refined.
+    It is computed on `points`² grid points; frames are block means on a grid of `grid`². `max_speed`
+    and the Courant number `cfl` set the usual number of steps per frame; faster flow takes more.
     """
 
     split: Split = "train"
@@ -40,6 +42,17 @@ class KolmogorovFlow:
     precision: Literal["float64", "float32"] = "float64"
     batch: int = 2
     device: str = "cpu"
+    sizes: ClassVar[Mapping[str, Size]] = {
+        "smoke": Size(
+            {"frames": 8, "warmup": 8, "points": 32, "grid": 16, "nu": 1e-2},
+            train={"trajectories": 4},
+            valid={"trajectories": 2},
+        ),
+        "small": Size(
+            {"points": 128, "precision": "float32", "batch": 4}, train={"trajectories": 48}, valid={"trajectories": 8}
+        ),
+        "paper": Size(train={"trajectories": 800}, valid={"trajectories": 100}),
+    }
 
     def __post_init__(self) -> None:
         demand(self, "1 or more", lambda v: v >= 1, "trajectories", "frames", "grid", "batch")
@@ -87,20 +100,3 @@ class KolmogorovFlow:
         states = solver.frames(w, self.dt, cfl=self.cfl, max_speed=self.max_speed)
         kept = islice(states, self.warmup, self.warmup + self.frames)
         return Block(torch.stack([solver.velocity(w, self.grid) for w in kept], 1).cpu().numpy())
-
-
-# Trajectories of (train, valid = test); everything else that a preset changes.
-PRESETS: dict[str, tuple[int, int, dict[str, Any]]] = {
-    "smoke": (4, 2, {"frames": 8, "warmup": 8, "points": 32, "grid": 16, "nu": 1e-2}),
-    "small": (48, 8, {"points": 128, "precision": "float32", "batch": 4}),
-    "paper": (800, 100, {}),
-}
-
-
-def preset(name: str, split: Split = "train", seed: int = 0, **changes: Any) -> KolmogorovFlow:
-    """The generator of one split at a named size; `changes` override its fields."""
-    if name not in PRESETS:
-        raise ValueError(f"KolmogorovFlow: unknown preset {name!r}, choose one of {', '.join(PRESETS)}.")
-    train, held_out, common = PRESETS[name]
-    sizes = {"trajectories": train if split == "train" else held_out}
-    return replace(KolmogorovFlow(split=split, seed=seed), **{**common, **sizes, **changes})

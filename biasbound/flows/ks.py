@@ -1,4 +1,4 @@
-"""Kuramoto–Sivashinsky trajectories, the one-dimensional chaotic flow of the paper.
+"""The Kuramoto–Sivashinsky equation, chaotic in one dimension.
 
     u_t = −u u_x − u_xx − ν u_xxxx,        x ∈ [0, L) periodic
 
@@ -10,8 +10,9 @@ stays as it was to the last bit; adding c to u carries the solution along, u(x �
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,8 +21,9 @@ from torch import Tensor
 
 from biasbound.data.layout import Block, Layout, Split, demand, stream
 from biasbound.flows.etdrk import ETDRK4
+from biasbound.flows.flow import Size
 
-__all__ = ["PRESETS", "KuramotoSivashinsky", "initial_state", "preset", "stepper", "trajectory"]
+__all__ = ["KuramotoSivashinsky", "initial_state", "stepper", "trajectory"]
 
 
 def stepper(
@@ -35,7 +37,7 @@ def stepper(
 ) -> ETDRK4:
     """One step of size `dt` on the modes û_m, m = 0 … N//2, shape (B, N//2 + 1), zero above N/3.
 
-    A length or step a trajectory (a tensor of B numbers) gives each its own operator.
+    `length` and `dt` may be tensors of B numbers: then each trajectory has its own operator.
     """
     columns = torch.as_tensor(length, dtype=torch.float64, device=device)[..., None]
     m = torch.arange(points // 2 + 1, device=device)
@@ -77,7 +79,7 @@ def trajectory(
     u_k = torch.fft.rfft(u0.detach())
     u_k[..., _kept(points) + 1 :] = 0
     out = u0.new_empty(u0.shape[0], frames, points)
-    with torch.inference_mode():  # a sixth less work a step than no_grad on small batches
+    with torch.inference_mode():  # a sixth less work per step than no_grad on small batches
         for frame in range(-warmup, frames):
             if frame >= 0:
                 out[:, frame] = torch.fft.irfft(u_k, n=points)
@@ -98,12 +100,12 @@ def initial_state(rng: np.random.Generator, points: int) -> Float64[np.ndarray, 
 
 @dataclass(frozen=True)
 class KuramotoSivashinsky:
-    """Generator of KS trajectories, with initial conditions and warm-up of the paper's source.
+    """The Kuramoto–Sivashinsky equation, with the initial conditions and warm-up of LPSDA.
 
-    `jitter` j draws, for each trajectory, a factor U(1 − j, 1 + j) for its duration and one for
-    its length (the source's 0.1; the paper uses none) and records the `dt` and `length` that come
-    out as parameters. Four substeps of 0.05 put the error of one frame at about 1e-13 in mean
-    square, five orders below the best emulators.
+    `jitter` j draws two factors U(1 − j, 1 + j) for each trajectory: one for its duration, one for
+    its length. The resulting `dt` and `length` are recorded as parameters. LPSDA has j = 0.1, the
+    paper uses none. With four substeps the mean squared error of one frame is about 1e-13, five
+    orders below the best emulators.
     """
 
     split: Split = "train"
@@ -119,6 +121,19 @@ class KuramotoSivashinsky:
     jitter: float = 0.0
     batch: int = 64
     device: str = "cpu"
+    sizes: ClassVar[Mapping[str, Size]] = {
+        "smoke": Size(
+            {"frames": 40, "length": 32.0, "points": 64, "batch": 8},
+            train={"trajectories": 16},
+            valid={"trajectories": 4},
+        ),
+        "small": Size(
+            {"length": 32.0, "points": 64},
+            train={"trajectories": 256, "frames": 140},
+            valid={"trajectories": 32, "frames": 320},
+        ),
+        "paper": Size(train={"trajectories": 512, "frames": 140}, valid={"trajectories": 64, "frames": 640}),
+    }
 
     def __post_init__(self) -> None:
         demand(self, "1 or more", lambda v: v >= 1, "trajectories", "frames", "substeps", "batch")
@@ -180,28 +195,3 @@ class KuramotoSivashinsky:
                 f"raise substeps (now {self.substeps})."
             )
         return Block(u[:, :, None].cpu().numpy(), parameters)
-
-
-# Sizes of (train, valid = test); everything else that a preset changes.
-PRESETS: dict[str, tuple[dict[str, int], dict[str, int], dict[str, Any]]] = {
-    "smoke": (
-        {"trajectories": 16, "frames": 40},
-        {"trajectories": 4, "frames": 40},
-        {"length": 32.0, "points": 64, "batch": 8},
-    ),
-    "small": (
-        {"trajectories": 256, "frames": 140},
-        {"trajectories": 32, "frames": 320},
-        {"length": 32.0, "points": 64},
-    ),
-    "paper": ({"trajectories": 512, "frames": 140}, {"trajectories": 64, "frames": 640}, {}),
-}
-
-
-def preset(name: str, split: Split = "train", seed: int = 0, **changes: Any) -> KuramotoSivashinsky:
-    """The generator of one split at a named size; `changes` override its fields."""
-    if name not in PRESETS:
-        raise ValueError(f"KuramotoSivashinsky: unknown preset {name!r}, choose one of {', '.join(PRESETS)}.")
-    train, held_out, common = PRESETS[name]
-    sizes = train if split == "train" else held_out
-    return replace(KuramotoSivashinsky(split=split, seed=seed), **{**common, **sizes, **changes})

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from biasbound.core.options import SearchOptions
+from biasbound.flows import FLOWS
+from biasbound.registry import known
 from biasbound.train.options import TrainOptions
 
 __all__ = [
-    "GENERATED",
     "SECTIONS",
     "BaselineConfig",
     "Config",
@@ -22,8 +23,6 @@ __all__ = [
     "TaskConfig",
     "TrainConfig",
 ]
-
-GENERATED = ("ks", "kolmogorov", "transonic")
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,10 @@ class DataConfig:
     """parameters or static fields given to the network (mach)"""
 
     def __post_init__(self) -> None:
-        if self.train is None and self.dataset not in GENERATED:
+        generated = self.dataset in known(FLOWS) or ":" in self.dataset
+        if self.train is None and not generated:
             raise ValueError(
-                f"data.dataset {self.dataset!r} is not one of {', '.join(GENERATED)}: give its file with data.train"
+                f"data.dataset {self.dataset!r} is not one of {', '.join(known(FLOWS))}: give its file with data.train"
             )
         if self.train is None and (self.valid or self.test):
             raise ValueError("data.valid and data.test need data.train beside them")

@@ -35,17 +35,7 @@ def test_prediction_and_score_of_a_single_emulator(linear, tmp_path, capsys):
     assert not np.array_equal(states[0], states[1])
     refused(argv, capsys, "exists already")
     code, said, _ = called(
-        [
-            "score",
-            out,
-            "--truth",
-            data,
-            "--train",
-            linear / "01-data/train.h5",
-            "--out",
-            tmp_path / "r.jsonl",
-        ],
-        capsys,
+        ["score", out, "--truth", data, "--train", linear / "01-data/train.h5", "--out", tmp_path / "r.jsonl"], capsys
     )
     assert code == 0
     rows = read_rows(tmp_path / "r.jsonl")
@@ -61,9 +51,7 @@ def test_the_hint_after_a_prediction_names_its_strides(linear, tmp_path, capsys)
     data = Trajectories.from_array(fine, dt=emulator.dt / 4, channels=emulator.channels)
     save(data, tmp_path / "fine.h5")
     argv = ["predict", linear / "03-train/linear/seed-0/emulator", "--data", tmp_path / "fine.h5"]
-    code, said, _ = called(
-        [*argv, "--out", tmp_path / "p.npy", "--time", "4", "--space", "2"], capsys
-    )
+    code, said, _ = called([*argv, "--out", tmp_path / "p.npy", "--time", "4", "--space", "2"], capsys)
     assert code == 0
     hint = said.splitlines()[-1]
     assert hint.endswith("fine.h5 --time 4 --space 2")
@@ -75,8 +63,7 @@ def test_a_foreign_array_without_members_is_scored(tmp_path, capsys):
     save(Trajectories.from_array(fields, dt=0.5, name="mine"), tmp_path / "truth.h5")
     np.save(tmp_path / "p.npy", fields[:, 1:])
     code, said, _ = called(
-        ["score", tmp_path / "p.npy", "--truth", tmp_path / "truth.h5", "--name", "perfect"],
-        capsys,
+        ["score", tmp_path / "p.npy", "--truth", tmp_path / "truth.h5", "--name", "perfect"], capsys
     )
     assert code == 0
     assert "perfect" in said
@@ -88,18 +75,14 @@ def test_data_that_do_not_fit_the_emulator_are_refused(linear, tmp_path, capsys)
     two = np.zeros((2, 4, 2, 64), np.float32)
     save(Trajectories.from_array(two, dt=0.8), tmp_path / "two.h5")
     other = ["--data", tmp_path / "two.h5"]
-    refused(
-        ["predict", emulator, *other, "--out", tmp_path / "p.npy"], capsys, "channels", "two.h5"
-    )
+    refused(["predict", emulator, *other, "--out", tmp_path / "p.npy"], capsys, "channels", "two.h5")
     refused(["diagnose", emulator, *other], capsys, "channels")
     one = np.random.default_rng(0).normal(size=(2, 4, 1, 64)).astype(np.float32)
     save(Trajectories.from_array(one, dt=0.1, channels=["u"]), tmp_path / "one.h5")
     argv = ["predict", emulator, "--data", tmp_path / "one.h5", "--out", tmp_path / "p.npy"]
     refused(argv, capsys, "time step")
     refused(["diagnose", emulator, "--data", tmp_path / "one.h5"], capsys, "time step")
-    refused(
-        ["diagnose", linear / "03-train/unet/seed-0/emulator", *other], capsys, "only diffusion"
-    )
+    refused(["diagnose", linear / "03-train/unet/seed-0/emulator", *other], capsys, "only diffusion")
     assert not (tmp_path / "p.npy").exists()
 
 
@@ -114,10 +97,7 @@ def test_data_that_do_not_fit_the_emulator_are_refused(linear, tmp_path, capsys)
         (["run", "--preset", "ks-smoke", "--search.tau", "0.9"], ["tau"]),
         (["run", "--preset", "ks-smoke", "--search.levels", "0"], ["levels"]),
         (["run", "--preset", "ks-smoke", "--methods", "nosuch"], ["nosuch", "adaptive"]),
-        (
-            ["run", "--preset", "ks-smoke", "--data.dataset", "my", "--data.train", "no.h5"],
-            ["no.h5"],
-        ),
+        (["run", "--preset", "ks-smoke", "--data.dataset", "my", "--data.train", "no.h5"], ["no.h5"]),
         (["run", "--preset", "ks-smoke", "--data.size", "vast"], ["vast"]),
         (["run", "--preset", "ks-smoke", "--data.settings", "{colour: red}"], ["colour"]),
         (["run", "--config", "no.yaml"], ["no.yaml"]),
@@ -148,9 +128,7 @@ def test_fine_tuning_takes_the_methods_that_can_be(tmp_path):
 
 
 @pytest.mark.parametrize("manner", ["--threads=0", "--device=gpu", "--device=cuda:0"])
-def test_a_manner_that_cannot_be_is_refused_before_anything_is_made(
-    manner, tmp_path, capsys, monkeypatch
-):
+def test_a_manner_that_cannot_be_is_refused_before_anything_is_made(manner, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     refused(["train", tmp_path / "r", *TINY, manner], capsys, manner.partition("=")[2])
     assert not (tmp_path / "r").exists()
@@ -174,9 +152,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
     def tight():
         resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, 15_000))
 
-    full = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=tight
-    )
+    full = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=tight)
     assert full.returncode == 2, full.stderr
     assert "Traceback" not in full.stderr
     assert not list(tmp_path.rglob("*.writing"))
@@ -197,15 +173,7 @@ def test_a_damaged_emulator_is_refused(linear, tmp_path, capsys):
 def test_schedules_are_exported_exactly(tmp_path, capsys):
     cosine(8).save(tmp_path / "c.json")
     for kind in ("txt", "csv", "betas"):
-        argv = [
-            "schedule",
-            "export",
-            tmp_path / "c.json",
-            "--format",
-            kind,
-            "--out",
-            tmp_path / kind,
-        ]
+        argv = ["schedule", "export", tmp_path / "c.json", "--format", kind, "--out", tmp_path / kind]
         assert called(argv, capsys)[0] == 0
     levels = [float(line) for line in (tmp_path / "txt").read_text().splitlines()]
     assert tuple(levels) == cosine(8).sigma
@@ -213,21 +181,12 @@ def test_schedules_are_exported_exactly(tmp_path, capsys):
     assert header == "t,sigma,alpha_bar,log_snr"
     assert [float(line.split(",")[1]) for line in lines] == levels
     betas = json.loads((tmp_path / "betas").read_text())["trained_betas"]
-    assert np.cumprod(1 - np.array(betas)) == pytest.approx(
-        [alpha_bar(s) for s in levels], rel=1e-9
-    )
+    assert np.cumprod(1 - np.array(betas)) == pytest.approx([alpha_bar(s) for s in levels], rel=1e-9)
     sigmas = ",".join(map(repr, levels))
     argv = ["schedule", "make", "levels", "--sigma", sigmas, "--out", tmp_path / "again.json"]
     assert called(argv, capsys)[0] == 0
     assert Schedule.load(tmp_path / "again.json") == cosine(8)
-    argv = [
-        "schedule",
-        "plot",
-        tmp_path / "c.json",
-        tmp_path / "again.json",
-        "--out",
-        tmp_path / "s.png",
-    ]
+    argv = ["schedule", "plot", tmp_path / "c.json", tmp_path / "again.json", "--out", tmp_path / "s.png"]
     assert called(argv, capsys)[0] == 0
     assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
 
@@ -245,10 +204,7 @@ def test_a_reader_that_closes_the_pipe_gets_no_complaint(linear):
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-m", "biasbound", "status", str(linear)],
-        stdout=write,
-        stderr=subprocess.PIPE,
-        check=False,
+        [sys.executable, "-m", "biasbound", "status", str(linear)], stdout=write, stderr=subprocess.PIPE, check=False
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")

@@ -12,15 +12,16 @@ import pytest
 from data_files import acdm_folder, good_file, run
 from toy_source import ToySource
 
-from biasbound.cli import data as commands
+from biasbound import registry
 from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
+from biasbound.flows import FLOWS
 from biasbound.report.pictures import draw, vorticity
 
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
-    monkeypatch.setitem(commands.SOURCES, "toy", ("toy_source", "ToySource", "waves"))
+    monkeypatch.setitem(FLOWS, "toy", ToySource)
 
 
 @pytest.fixture
@@ -84,16 +85,18 @@ def test_convert_into_a_folder_never_replaces_one(tmp_path, capsys):
     assert run("convert", tmp_path / "a.h5", tmp_path / "copy", "--format", "acdm") == 0
     assert run("convert", tmp_path / "a.h5", tmp_path / "noending") == 2
     assert "names no format" in capsys.readouterr().err
+    assert run("convert", tmp_path / "a.h5", tmp_path / "b", "--format", "adcm") == 2
+    assert "no format 'adcm'" in capsys.readouterr().err
 
 
 def generate(*options) -> int:
     """Run `biasbound data toy`, with the toy source among the others."""
-    return run("toy", "--workers", 1, *options)
+    return run("toy", "--jobs", 1, *options)
 
 
 def test_generate_options_reach_the_source(tmp_path, capsys):
     path = tmp_path / "a.h5"
-    options = ["--preset", "smoke", "--split", "test", "--seed", 7, "--trajectories", 3]
+    options = ["--size", "smoke", "--split", "test", "--seed", 7, "--trajectories", 3]
     assert generate(*options, "--set", "points=32", "--out", path) == 0
     assert "3 × 5 × 1 × 32 written" in capsys.readouterr().out
     source = ToySource(trajectories=3, frames=5, points=32, split="test", seed=7)
@@ -103,15 +106,38 @@ def test_generate_options_reach_the_source(tmp_path, capsys):
     assert "is there already" in capsys.readouterr().out
 
 
+def test_a_flow_may_be_typed_as_module_and_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_ALLOWED", set())
+    monkeypatch.setitem(FLOWS, "toy_source:ToySource", None)
+    del FLOWS["toy_source:ToySource"]
+    paths = [tmp_path / "a.h5", tmp_path / "b.h5"]
+    assert run("toy_source:ToySource", "--jobs", 1, "--size", "smoke", "--out", paths[0]) == 0
+    assert generate("--size", "smoke", "--out", paths[1]) == 0
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_help_lists_the_flows_with_their_titles(capsys):
+    with pytest.raises(SystemExit):
+        run("--help")
+    out = " ".join(capsys.readouterr().out.split())
+    for name, title in (
+        ("ks", "The Kuramoto–Sivashinsky equation"),
+        ("transonic", "Transonic flow past a cylinder"),
+        ("toy", "Waves"),
+    ):
+        assert f"{name} {title}" in out
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--preset", "huge"], "no preset 'huge'; it has smoke, small"),
-        (["--set", "speed=1"], "no setting speed; it has ['batch', "),
+        (["--size", "huge"], "toy has no size 'huge'; it has smoke, small"),
+        (["--set", "speed=1"], "toy has no setting 'speed'; it has trajectories, frames, "),
         (["--set", "points"], "--set takes NAME=VALUE"),
         (["--trajectories", 0], "trajectories must be at least 1"),
         (["--set", "poison=1"], "found nan in trajectory 1"),
-        (["--workers", 0], "workers must be at least 1"),
+        (["--set", "points=many"], "setting points of toy: Input should be a valid integer"),
+        (["--jobs", 0], "jobs must be at least 1"),
     ],
 )
 def test_bad_options_get_one_sentence(options, sentence, tmp_path, capsys):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from biasbound import _io as files
-from biasbound.data.formats import detect, load, load_splits, native, save
+from biasbound.data.formats import FORMATS, Format, detect, load, load_splits, native, save
 from biasbound.data.trajectories import Trajectories
 
 FLOWS = {
@@ -68,9 +68,7 @@ def test_complete_formats_keep_everything(name, dtype, end, tmp_path):
     same(t, again)
 
 
-@pytest.mark.parametrize(
-    ("name", "format"), [("ks", "lpsda"), ("ks", "sda"), ("kolmogorov", "sda")]
-)
+@pytest.mark.parametrize(("name", "format"), [("ks", "lpsda"), ("ks", "sda"), ("kolmogorov", "sda")])
 def test_foreign_files_keep_every_bit(name, format, tmp_path):
     t = flow(name)
     save(t, tmp_path / "a.h5", format=format)
@@ -138,10 +136,7 @@ def test_acdm_velocity_files_hold_momentum(tmp_path):
     t = flow("transonic", "float64")
     save(t, tmp_path / "128_tra", format="acdm")
     fields = t.read(0, 3)
-    for name, part in {
-        "velocity": fields[1, 2, :2] * fields[1, 2, 2:3],
-        "pressure": fields[1, 2, 3:],
-    }.items():
+    for name, part in {"velocity": fields[1, 2, :2] * fields[1, 2, 2:3], "pressure": fields[1, 2, 3:]}.items():
         with np.load(tmp_path / "128_tra" / "sim_000001" / f"{name}_000002.npz") as file:
             assert np.array_equal(file["arr_0"], part)
     again = load(tmp_path / "128_tra")
@@ -202,9 +197,7 @@ def well_file(path) -> dict[tuple[str, str], np.ndarray]:
         file.create_group("scalars").attrs["field_names"] = [*scalars]
         for name, value in scalars.items():
             file["scalars"][name] = value
-            file["scalars"][name].attrs.update(
-                sample_varying=name == "mach", time_varying=name == "heat"
-            )
+            file["scalars"][name].attrs.update(sample_varying=name == "mach", time_varying=name == "heat")
         for name, axis, mask in (("a", "r", [1, 0, 0, 1]), ("b", "z", [1, 0, 0, 0, 0, 0])):
             g = file.create_group(f"boundary_conditions/{name}")
             g.attrs.update(bc_type="PERIODIC" if axis == "r" else "wall", associated_dims=[axis])
@@ -216,10 +209,7 @@ def test_a_well_file_with_everything(tmp_path):
     values = well_file(tmp_path / "w.hdf5")
     t = load(tmp_path / "w.hdf5")
     parts = ("rr", "rz", "zr", "zz")
-    assert t.channels == (
-        *("density", "inlet", "velocity_r", "velocity_z"),
-        *(f"stress_{p}" for p in parts),
-    )
+    assert t.channels == (*("density", "inlet", "velocity_r", "velocity_z"), *(f"stress_{p}" for p in parts))
     fields = t.read(0, 2)
     assert np.array_equal(fields[:, :, 0], values["t0_fields", "density"])
     inlet = np.broadcast_to(values["t0_fields", "inlet"], (2, 5, 4, 6))
@@ -255,7 +245,7 @@ def test_splits_are_found_by_name(tmp_path):
     assert {*parts} == {"train", "valid", "test"}
     for s, name in enumerate(["train", "valid", "test"]):
         assert np.array_equal(parts[name].read(0, 1), t.read(s, s + 1))
-    with pytest.raises(ValueError, match="found one file a split"):
+    with pytest.raises(ValueError, match="found one file per split"):
         load(tmp_path)
     (tmp_path / "train.h5").touch()
     with pytest.raises(ValueError, match="both look like train"):
@@ -268,13 +258,69 @@ def test_a_plain_array_needs_a_step_and_clear_axes(tmp_path):
         load(tmp_path / "a.npy")
     with pytest.raises(ValueError, match=r"may be \(S, K, C, N\) or .* put the domain"):
         load(tmp_path / "a.npy", dt=0.1)
-    assert load(tmp_path / "a.npy", dt=0.1, space=1).shape == (2, 3, 4, 5)
-    assert load(tmp_path / "a.npy", dt=0.1, space=2).shape == (2, 3, 1, 4, 5)
+    assert load(tmp_path / "a.npy", dt=0.1, axes=1).shape == (2, 3, 4, 5)
+    assert load(tmp_path / "a.npy", dt=0.1, axes=2).shape == (2, 3, 1, 4, 5)
     (tmp_path / "a.json").write_text(json.dumps({"dt": 0.3, "domain": [[0, 1], [0, 2]]}))
     assert load(tmp_path / "a.npy").shape == (2, 3, 1, 4, 5)
     assert load(tmp_path / "a.npy").dt == 0.3
     np.save(tmp_path / "b.npy", np.ones((2, 3, 8)))
     assert load(tmp_path / "b.npy", dt=1.0).shape == (2, 3, 1, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", r"a\.json is damaged \(Invalid JSON.*correct it"),
+        ("[]", r"a\.json is damaged .*correct it"),
+        ('{"dt": "fast"}', r"a\.json is damaged \(dt: .*number"),
+        ('{"dt": 1, "static": {"mask": [[1], [1, 2]]}}', r"a\.json: found values that make no"),
+        ('{"dt": 1, "channels": ["u", "v"]}', "found 1 channels, but a.json names"),
+    ],
+)
+def test_a_broken_description_beside_an_array_gets_one_sentence(text, sentence, tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((2, 3, 8)))
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ValueError, match=sentence):
+        load(tmp_path / "a.npy")
+
+
+@pytest.fixture
+def table(monkeypatch):
+    """A format of someone else: one trajectory of one channel as a table, a frame per row."""
+
+    def read(path, dt=1.0):
+        return Trajectories.from_array(np.loadtxt(path)[None, :, None], dt=dt, name=str(path))
+
+    made = Format("a table of numbers", lambda path: path.suffix == ".txt", read)
+    monkeypatch.setitem(FORMATS, "table", made)
+    return made
+
+
+def test_a_registered_format_is_recognised_and_read(table, tmp_path):
+    rows = np.arange(12.0).reshape(3, 4)
+    np.savetxt(tmp_path / "a.txt", rows)
+    assert detect(tmp_path / "a.txt") == "table"
+    t = load(tmp_path / "a.txt", dt=0.5)
+    assert np.array_equal(t.read(0, 1)[0, :, 0], rows)
+    assert t.dt == 0.5
+    with pytest.raises(ValueError, match="table has no option 'axes'; it has dt"):
+        load(tmp_path / "a.txt", axes=1)
+    with pytest.raises(ValueError, match="found the format table, but sda was asked for"):
+        load(tmp_path / "a.txt", format="sda")
+    with pytest.raises(ValueError, match="table can be read but not written"):
+        save(t, tmp_path / "b.txt", format="table")
+    (tmp_path / "a.csv").write_text("1,2")
+    with pytest.raises(ValueError, match=r"a \.npy array or a table of numbers$"):
+        detect(tmp_path / "a.csv")
+
+
+def test_a_format_that_was_asked_for_goes_before_those_that_also_match(table, tmp_path):
+    path = tmp_path / "a.txt"
+    save(flow("ks"), path, format="native")
+    assert detect(path) == "native"
+    with pytest.raises(ValueError, match="codec"):
+        load(path, format="table")
+    same(load(path, format="well"), flow("ks"))
 
 
 def test_nothing_is_unpickled(tmp_path):
@@ -287,9 +333,7 @@ def test_nothing_is_unpickled(tmp_path):
         load(tmp_path / "b")
 
 
-@pytest.mark.parametrize(
-    ("name", "format"), [("kolmogorov", "lpsda"), ("transonic", "sda"), ("ks", "acdm")]
-)
+@pytest.mark.parametrize(("name", "format"), [("kolmogorov", "lpsda"), ("transonic", "sda"), ("ks", "acdm")])
 def test_formats_say_what_they_cannot_hold(name, format, tmp_path):
     with pytest.raises(ValueError, match="hold"):
         save(flow(name), tmp_path / "a", format=format)

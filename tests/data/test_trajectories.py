@@ -71,8 +71,7 @@ def whole(t: Trajectories) -> np.ndarray:
 @given(time=st.integers(1, 5), space=st.sampled_from([1, 2]), first=st.integers(0, 3))
 def test_views_equal_slices(time, space, first):
     t = numbered(
-        static={"mask": np.random.default_rng(1).random((8, 6))},
-        series={"drag": np.arange(45.0).reshape(5, 9)},
+        static={"mask": np.random.default_rng(1).random((8, 6))}, series={"drag": np.arange(45.0).reshape(5, 9)}
     )
     view = t.select([4, 1, 1], slice(first, None)).stride(time, space)
     expected = whole(t)[[4, 1, 1], first::time, :, ::space, ::space]
@@ -260,7 +259,7 @@ def test_concatenated_files_are_one_array(stored):
         ({"channels": ("a", "a", "b")}, "names must differ"),
         ({"channels": ("a", "b/c", "d")}, "no '/'"),
         ({"frames": 0}, "without zeros"),
-        ({"domain": ()}, "one entry a space axis"),
+        ({"domain": ()}, "one entry per space axis"),
     ],
 )
 def test_bad_layouts_are_refused_in_a_sentence(change, sentence):

@@ -49,11 +49,11 @@ def test_a_file_holds_what_its_source_computes(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.h5"]
 
 
-def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path):
+def test_the_bytes_do_not_depend_on_the_number_of_processes(tmp_path):
     source = ToySource(trajectories=7)
     seen = []
     generate(source, tmp_path / "a.h5", progress=lambda *state: seen.append(state))
-    generate(source, tmp_path / "b.h5", workers=2)
+    generate(source, tmp_path / "b.h5", jobs=2)
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
     assert seen == [(0, 7), (2, 7), (4, 7), (6, 7), (7, 7)]
 
@@ -62,7 +62,7 @@ def test_a_killed_generation_goes_on_to_the_same_file(tmp_path):
     whole, cut = tmp_path / "whole.h5", tmp_path / "cut.h5"
     generate(ToySource(trajectories=12), whole)
     env = os.environ | {"PYTHONPATH": str(Path.cwd())}
-    command = [sys.executable, str(TOY), "--out", str(cut), "--workers", "2", "--delay", "0.5"]
+    command = [sys.executable, str(TOY), "--out", str(cut), "--jobs", "2", "--delay", "0.5"]
     process = subprocess.Popen(command, env=env, process_group=0)
     part = tmp_path / "cut.h5.part"
     deadline = time.monotonic() + 120
@@ -125,9 +125,9 @@ def test_an_unfinished_file_of_another_configuration_is_refused(tmp_path):
 
 def test_errors_in_workers_are_told(tmp_path):
     with pytest.raises(ValueError, match="found nan in trajectory 1"):
-        generate(ToySource(poison=1), tmp_path / "a.h5", workers=2)
+        generate(ToySource(poison=1), tmp_path / "a.h5", jobs=2)
     with pytest.raises(ValueError, match="a worker process died"):
-        generate(ToySource(crash=2), tmp_path / "b.h5", workers=2)
+        generate(ToySource(crash=2), tmp_path / "b.h5", jobs=2)
 
 
 def test_two_processes_cannot_write_one_file(tmp_path):

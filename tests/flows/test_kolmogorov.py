@@ -11,13 +11,8 @@ import pytest
 import torch
 
 from biasbound.data.layout import stream
-from biasbound.flows.kolmogorov import (
-    KolmogorovFlow,
-    KolmogorovSolver,
-    initial_modes,
-    preset,
-    trajectory,
-)
+from biasbound.flows.flow import source
+from biasbound.flows.kolmogorov import KolmogorovFlow, KolmogorovSolver, initial_modes, trajectory
 
 N = 32
 NU = 2e-2  # resolved on 32 points
@@ -60,9 +55,7 @@ def developed(solver):
 
 def test_temporal_order(solver, developed):
     reference = advance(solver, developed, 0.5, 400)
-    errors = [
-        float((advance(solver, developed, 0.5, n) - reference).norm()) for n in (25, 50, 100)
-    ]
+    errors = [float((advance(solver, developed, 0.5, n) - reference).norm()) for n in (25, 50, 100)]
     orders = [math.log2(a / b) for a, b in pairwise(errors)]
     assert min(orders) >= 3.8, orders
 
@@ -77,14 +70,7 @@ def test_agrees_with_exponax(solver, developed):
 
     with jax.enable_x64():
         step = exponax.stepper.KolmogorovFlowVorticity(
-            2,
-            2 * math.pi,
-            N,
-            0.005,
-            diffusivity=NU,
-            injection_scale=-1.0,
-            order=4,
-            dealiasing_fraction=11.5 / 16,
+            2, 2 * math.pi, N, 0.005, diffusivity=NU, injection_scale=-1.0, order=4, dealiasing_fraction=11.5 / 16
         )
         start = jax.numpy.asarray(-vorticity(developed)[:, None].numpy())
         theirs = -torch.from_numpy(np.array(jax.vmap(exponax.repeat(step, 200))(start)))[:, 0]
@@ -128,11 +114,7 @@ def test_energy_balance_holds_at_every_instant(solver, developed):
     dissipation = NU * (along_x.square() + along_y.square()).sum(1).mean(space)
     torch.testing.assert_close(energy_t, injection - friction - dissipation, rtol=1e-5, atol=1e-7)
     budget = solver.budget(advance(solver, developed, h, 1))
-    for name, value in (
-        ("injection", injection),
-        ("friction", friction),
-        ("dissipation", dissipation),
-    ):
+    for name, value in (("injection", injection), ("friction", friction), ("dissipation", dissipation)):
         torch.testing.assert_close(budget[name], value)
 
 
@@ -175,9 +157,7 @@ def test_mean_flow_is_damped_and_carries_the_vortices(developed):
     torch.testing.assert_close(after, (mean * math.exp(-0.1))[..., 0, 0].expand(2, 2))
 
     free = KolmogorovSolver(N, nu=NU, drag=0.0, force=0.0)
-    points = (
-        torch.tensor([3.0, -2.0]).double() * 2 * torch.pi / N
-    )  # whole points in one unit of time
+    points = torch.tensor([3.0, -2.0]).double() * 2 * torch.pi / N  # whole points in one unit of time
     points = points[None, :, None, None]
     moved = free.velocity(advance(free, free.modes(velocity + points)))
     at_rest = free.velocity(advance(free, free.modes(velocity)))
@@ -250,27 +230,31 @@ def test_a_flow_that_no_step_resolves_is_refused(solver, developed, factor):
 
 
 def test_blocks_are_reproducible_and_splits_differ():
-    source = preset("smoke")
-    again = preset("smoke").block(0, 4).fields
-    assert source.block(0, 4).fields.tobytes() == again.tobytes()
-    np.testing.assert_allclose(source.block(2, 4).fields, again[2:], atol=1e-10)
-    for other in (preset("smoke", "valid"), preset("smoke", "test"), preset("smoke", seed=1)):
+    made = source("kolmogorov", "smoke")
+    again = source("kolmogorov", "smoke").block(0, 4).fields
+    assert made.block(0, 4).fields.tobytes() == again.tobytes()
+    np.testing.assert_allclose(made.block(2, 4).fields, again[2:], atol=1e-10)
+    for other in (
+        source("kolmogorov", "smoke", "valid"),
+        source("kolmogorov", "smoke", "test"),
+        source("kolmogorov", "smoke", seed=1),
+    ):
         assert np.abs(other.block(0, 2).fields - again[:2]).max() > 0.1
 
 
 def test_float32_follows_float64():
-    double = preset("smoke").block(0, 2).fields
-    single = preset("smoke", precision="float32").block(0, 2).fields
+    double = source("kolmogorov", "smoke").block(0, 2).fields
+    single = source("kolmogorov", "smoke", precision="float32").block(0, 2).fields
     assert (double.dtype, single.dtype) == (np.float64, np.float32)
     np.testing.assert_allclose(single, double, atol=1e-4)
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_layout_tells_the_shape_and_presets_the_papers_sizes(split):
-    source = preset("smoke", split)
-    assert source.block(0, 2).fields.shape == (2, *source.layout.shape[1:])
-    json.dumps(source.provenance())
-    paper = preset("paper", split)
+def test_layout_tells_the_shape_and_sizes_are_the_papers(split):
+    made = source("kolmogorov", "smoke", split)
+    assert made.block(0, 2).fields.shape == (2, *made.layout.shape[1:])
+    json.dumps(made.provenance())
+    paper = source("kolmogorov", "paper", split)
     assert paper.layout.shape == (800 if split == "train" else 100, 64, 2, 64, 64)
     assert paper.points == 256
 
@@ -281,12 +265,12 @@ def test_layout_tells_the_shape_and_presets_the_papers_sizes(split):
         ({"frames": 0}, "frames must be 1 or more"),
         ({"cfl": 0.0}, "cfl must be positive"),
         ({"warmup": -1}, "warmup must be 0 or more"),
-        ({"name": "huge"}, "unknown preset"),
+        ({"size": "huge"}, "no size 'huge'; it has smoke, small, paper"),
     ],
 )
 def test_bad_input_gets_one_sentence(changes, says):
     with pytest.raises(ValueError, match=says):
-        preset(**{"name": "paper", **changes})
+        source("kolmogorov", **{"size": "paper", **changes})
 
 
 def test_a_grid_too_coarse_for_the_force_is_refused():

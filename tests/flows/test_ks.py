@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from biasbound.data.layout import stream
-from biasbound.flows.ks import KuramotoSivashinsky, initial_state, preset, trajectory
+from biasbound.flows.flow import source
+from biasbound.flows.ks import KuramotoSivashinsky, initial_state, trajectory
 
 LENGTH = 22.0  # chaotic, and cheap
 
@@ -76,9 +77,7 @@ def test_galilean_equivariance(states):
     assert relative(moved - speed, run(states, substeps=160).roll(3, -1)) <= 1e-8
 
 
-@pytest.mark.parametrize(
-    "move", [lambda u: u.roll(5, -1), lambda u: -u.flip(-1)], ids=["translation", "reflection"]
-)
+@pytest.mark.parametrize("move", [lambda u: u.roll(5, -1), lambda u: -u.flip(-1)], ids=["translation", "reflection"])
 def test_equivariance(states, move):
     assert relative(run(move(states)), move(run(states))) <= 1e-11
 
@@ -97,52 +96,50 @@ def test_two_grids_agree_and_products_do_not_alias(states):
 
 
 def test_one_frame_error_is_far_below_an_emulator():
-    source = preset("paper", trajectories=2, frames=2)
-    u0 = torch.from_numpy(source.block(0, 2).fields[:, 0, 0])
-    usual = run(u0, source.dt, source.substeps, source.length)
-    exact = run(u0, source.dt, 64, source.length)
+    made = source("ks", "paper", trajectories=2, frames=2)
+    u0 = torch.from_numpy(made.block(0, 2).fields[:, 0, 0])
+    usual = run(u0, made.dt, made.substeps, made.length)
+    exact = run(u0, made.dt, 64, made.length)
     assert float((usual - exact).square().mean()) <= 1e-12  # the best emulators reach about 1e-8
 
 
-def test_frames_do_not_hang_on_where_the_trajectory_starts():
+def test_frames_do_not_depend_on_where_the_trajectory_starts():
     source = KuramotoSivashinsky(length=LENGTH, points=64, trajectories=2, frames=6, warmup=4)
-    u0 = torch.from_numpy(
-        np.stack([initial_state(stream(0, "train", i), source.points) for i in range(2)])
-    )
+    u0 = torch.from_numpy(np.stack([initial_state(stream(0, "train", i), source.points) for i in range(2)]))
     whole = trajectory(u0, length=LENGTH, frames=10)
     assert torch.equal(whole[:, 4:], torch.from_numpy(source.block(0, 2).fields[:, :, 0]))
 
 
 def test_blocks_are_reproducible_and_splits_differ():
-    source = preset("smoke")
-    again = preset("smoke").block(0, 4).fields
-    assert source.block(0, 4).fields.tobytes() == again.tobytes()
-    np.testing.assert_allclose(source.block(2, 4).fields, again[2:], atol=1e-7)
-    for other in (preset("smoke", "valid"), preset("smoke", "test"), preset("smoke", seed=1)):
+    made = source("ks", "smoke")
+    again = source("ks", "smoke").block(0, 4).fields
+    assert made.block(0, 4).fields.tobytes() == again.tobytes()
+    np.testing.assert_allclose(made.block(2, 4).fields, again[2:], atol=1e-7)
+    for other in (source("ks", "smoke", "valid"), source("ks", "smoke", "test"), source("ks", "smoke", seed=1)):
         assert np.abs(other.block(0, 4).fields - again).max() > 0.1
 
 
 def test_jitter_gives_each_trajectory_its_own_clock_and_length():
-    source = preset("smoke", jitter=0.1, warmup=5, frames=3)
-    block = source.block(0, 3)
+    made = source("ks", "smoke", jitter=0.1, warmup=5, frames=3)
+    block = made.block(0, 3)
     dt, length = block.parameters["dt"], block.parameters["length"]
     assert np.unique(dt).size == np.unique(length).size == 3
-    for values, nominal in ((dt, source.dt), (length, source.length)):
+    for values, nominal in ((dt, made.dt), (length, made.length)):
         assert (np.abs(values / nominal - 1) <= 0.1).all()
     for i in range(3):
-        u0 = torch.from_numpy(initial_state(stream(0, "train", i), source.points))[None]
+        u0 = torch.from_numpy(initial_state(stream(0, "train", i), made.points))[None]
         alone = trajectory(u0, length=length[i], dt=dt[i], frames=3, warmup=5)
         np.testing.assert_allclose(block.fields[i, :, 0], alone[0].numpy(), atol=1e-12)
-    assert not preset("smoke").block(0, 1).parameters
+    assert not source("ks", "smoke").block(0, 1).parameters
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_layout_tells_the_shape_and_presets_the_papers_sizes(split):
-    source = preset("smoke", split, frames=3, warmup=0)
-    assert source.block(0, 4).fields.shape == (4, *source.layout.shape[1:])
-    json.dumps(source.provenance())
+def test_layout_tells_the_shape_and_sizes_are_the_papers(split):
+    made = source("ks", "smoke", split, frames=3, warmup=0)
+    assert made.block(0, 4).fields.shape == (4, *made.layout.shape[1:])
+    json.dumps(made.provenance())
     sizes = (512, 140, 1, 256) if split == "train" else (64, 640, 1, 256)
-    assert preset("paper", split).layout.shape == sizes
+    assert source("ks", "paper", split).layout.shape == sizes
 
 
 def test_initial_state_is_a_sum_of_the_two_longest_waves():
@@ -159,20 +156,20 @@ def test_initial_state_is_a_sum_of_the_two_longest_waves():
         ({"warmup": -1}, "warmup must be 0 or more"),
         ({"jitter": 1.5}, "jitter"),
         ({"points": 32}, "use at least"),
-        ({"name": "huge"}, "unknown preset"),
+        ({"size": "huge"}, "no size 'huge'; it has smoke, small, paper"),
     ],
 )
 def test_bad_input_gets_one_sentence(changes, says):
     with pytest.raises(ValueError, match=says):
-        preset(**{"name": "paper", **changes})
+        source("ks", **{"size": "paper", **changes})
 
 
 def test_the_advised_number_of_points_is_accepted():
     with pytest.raises(ValueError, match="use at least") as error:
-        preset("paper", points=16, nu=0.5)
-    preset("paper", points=int(str(error.value).split()[-2]), nu=0.5)
+        source("ks", "paper", points=16, nu=0.5)
+    source("ks", "paper", points=int(str(error.value).split()[-2]), nu=0.5)
 
 
 def test_a_blow_up_is_reported():
     with pytest.raises(ValueError, match="raise substeps"):
-        preset("smoke", dt=40.0, substeps=1).block(0, 1)
+        source("ks", "smoke", dt=40.0, substeps=1).block(0, 1)

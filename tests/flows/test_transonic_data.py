@@ -11,7 +11,8 @@ import numba
 import numpy as np
 import pytest
 
-from biasbound.flows.transonic import PRESETS, TransonicCylinder
+from biasbound.flows.flow import sizes, source
+from biasbound.flows.transonic import TransonicCylinder
 from biasbound.flows.transonic.grid import o_grid
 from biasbound.flows.transonic.jit import jit
 from biasbound.flows.transonic.sampling import DOMAIN, Window
@@ -118,9 +119,16 @@ def test_fields_inside_the_cylinder_join_those_of_the_wall():
     assert line.max() < 1.31
 
 
-@pytest.mark.parametrize("name", list(PRESETS))
+def mach_numbers(size):
+    """Of each part of a size: train, valid and the test sets."""
+    made = TransonicCylinder.sizes[size]
+    parts = {"train": made.train, "valid": made.valid, **made.tests}
+    return {part: settings["mach"] for part, settings in parts.items()}
+
+
+@pytest.mark.parametrize("name", sizes("transonic"))
 def test_splits_share_no_mach_number(name):
-    parts = PRESETS[name].mach
+    parts = mach_numbers(name)
     every = [m for part in parts.values() for m in part]
     assert len(every) == len(set(every))
     low, high = min(parts["train"]), max(parts["train"])
@@ -128,14 +136,14 @@ def test_splits_share_no_mach_number(name):
     assert all(low < m < high for part in ("valid", "interpolate", "long") for m in parts[part])
 
 
-def test_full_preset_has_the_mach_numbers_of_the_original():
-    parts = PRESETS["full"].mach
+def test_the_full_size_has_the_mach_numbers_of_the_original():
+    parts = mach_numbers("full")
     sims = {p: [round(100 * m - 50, 6) for m in parts[p]] for p in parts if p != "valid"}
     assert sims["extrapolate"] == [0, 1, 2]
     assert sims["long"] == [14, 15]
     assert sims["interpolate"] == [16, 17, 18]
     assert sorted(k for part in sims.values() for k in part) == list(range(41))
-    test = TransonicCylinder.preset("full", "test", test="long", seed=4)
+    test = source("transonic", "full", "test", test="long", seed=4)
     assert test.mach == (0.64, 0.65)
     assert test.layout.shape == (2, 1000, 4, 128, 64)
     assert test.provenance()["seed"] == 4
@@ -151,7 +159,8 @@ def test_full_preset_has_the_mach_numbers_of_the_original():
         (lambda: o_grid(32, 48, wall=1e-7), "rings"),
         (lambda: TransonicCylinder((0.5,), resolution=(512, 64)).block(0, 1), "resolution"),
         (lambda: TransonicCylinder((0.5,)).block(1, 2), "trajectories"),
-        (lambda: TransonicCylinder.preset("huge"), "preset"),
+        (lambda: source("transonic", "huge"), "size"),
+        (lambda: source("transonic", "full", test="near"), "extrapolate, interpolate, long"),
     ],
 )
 def test_bad_input_is_named(call, word):
@@ -182,14 +191,12 @@ def test_fresh_and_cached_kernels_give_the_same_bytes(tmp_path):
     """A worker that compiles and one that finds the cache write the same file."""
     code = """if True:
         import hashlib
-        from biasbound.data.transonic import TransonicCylinder
+        from biasbound.flows.transonic import TransonicCylinder
         block = TransonicCylinder((0.8,), frames=2, warmup=0.5, cells=(16, 24)).block(0, 1)
         print(hashlib.sha256(block.fields.tobytes()).hexdigest())"""
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     runs = [
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
-        )
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
         for _ in range(2)
     ]
     assert list(tmp_path.rglob("*.nbc"))
@@ -198,7 +205,7 @@ def test_fresh_and_cached_kernels_give_the_same_bytes(tmp_path):
 
 @pytest.mark.parametrize("name", ["numba", "scipy"])
 def test_a_missing_extra_is_one_sentence(name):
-    code = f"import sys; sys.modules[{name!r}] = None; import biasbound.data.transonic"
+    code = f"import sys; sys.modules[{name!r}] = None; import biasbound.flows.transonic"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode != 0
     assert "pip install 'biasbound[transonic]'" in run.stderr.splitlines()[-1]

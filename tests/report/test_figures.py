@@ -75,9 +75,7 @@ def test_thresholds_hold_the_points_in_their_box(run):
     for tau in figures_search.TAUS:
         for sigma, errors in figures_search.crossings(search, tau, 0.01):
             inside = [
-                p["clean"]
-                for p in search.points
-                if p["sigma"] == sigma and tau - 0.01 <= p["own"] <= tau + 0.01
+                p["clean"] for p in search.points if p["sigma"] == sigma and tau - 0.01 <= p["own"] <= tau + 0.01
             ]
             assert sorted(errors) == sorted(inside)
     everything = figures_search.crossings(search, 1.0, np.inf)
@@ -188,9 +186,7 @@ def test_figures_leave_no_global_state(run):
 
 def test_every_figure_has_its_paragraph():
     text = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
-    assert set(re.findall(r"^`biasbound report RUN --figure (\w+)`: ", text, re.MULTILINE)) == set(
-        FIGURES
-    )
+    assert set(re.findall(r"^`biasbound report RUN --figure (\w+)`: ", text, re.MULTILINE)) == set(FIGURES)
 
 
 def test_no_two_of_many_lines_look_alike():

@@ -29,9 +29,7 @@ def test_the_page_loads_in_silence_and_alone(opened, file):
 def test_text_is_text(opened, tab):
     assert tab.inner_text("#dataset") == EVIL
     assert EVIL in tab.inner_text("#title")
-    assert EVIL.replace('"', '\\"') in tab.evaluate(
-        "document.getElementById('config').textContent"
-    )
+    assert EVIL.replace('"', '\\"') in tab.evaluate("document.getElementById('config').textContent")
     assert tab.evaluate("document.querySelectorAll('script').length") == 2
     assert "dialog" not in opened.said
 
@@ -69,9 +67,7 @@ def test_the_player_shows_the_error_of_each_rollout(run, tab):
             tab.select_option("#p-member", index=member)
             set_value(tab, "#p-frame", frame)
             error = model.rollout.prediction[member, trajectory, frame] - truth[trajectory, frame]
-            shown = re.search(
-                r"RMS error ([\d.]+)(?:·10(⁻?[⁰¹²³⁴-⁹]+))?", tab.inner_text("#p-readout")
-            )
+            shown = re.search(r"RMS error ([\d.]+)(?:·10(⁻?[⁰¹²³⁴-⁹]+))?", tab.inner_text("#p-readout"))
             value = float(shown[1])
             if shown[2]:
                 digits = shown[2].translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
@@ -114,15 +110,7 @@ def test_tab_reaches_every_control_in_order(tab):
     for _ in range(60):
         order.append(tab.evaluate("document.activeElement?.id || document.activeElement?.tagName"))
         tab.keyboard.press("Tab")
-    wanted = [
-        "theme",
-        "headline",
-        "search-select",
-        "tau",
-        "start-rule",
-        "tau-reset",
-        "bias-select",
-    ]
+    wanted = ["theme", "headline", "search-select", "tau", "start-rule", "tau-reset", "bias-select"]
     places = [order.index(name) for name in wanted if name in order]
     assert len(places) == len(wanted)
     assert places == sorted(places)
@@ -164,9 +152,7 @@ def test_a_phone_does_not_scroll_sideways(browser, file, tmp_path, rank):
     watched.context.close()
 
 
-@pytest.mark.parametrize(
-    "gone", ["01-data", "02-search", "03-train", "06-evaluate", "results.jsonl"]
-)
+@pytest.mark.parametrize("gone", ["01-data", "02-search", "03-train", "06-evaluate", "results.jsonl"])
 def test_a_partial_run_gives_a_page_of_the_rest(browser, run, tmp_path, gone):
     copy = shutil.copytree(run, tmp_path / "run")
     shutil.rmtree(copy / gone) if (copy / gone).is_dir() else (copy / gone).unlink()
@@ -195,15 +181,10 @@ def test_the_headline_is_table_1(run, tab):
     study = read_study(run)
     table = table1(study.rows)
     wanted = [
-        [f"{c.value} {c.rest}".split() for c in line.cells[table.left :]]
-        for group in table.groups
-        for line in group
+        [f"{c.value} {c.rest}".split() for c in line.cells[table.left :]] for group in table.groups for line in group
     ]
     lines = tab.locator("#headline tbody tr")
-    shown = [
-        [text.split() for text in line.locator("td:not(.words)").all_inner_texts()]
-        for line in lines.all()
-    ]
+    shown = [[text.split() for text in line.locator("td:not(.words)").all_inner_texts()] for line in lines.all()]
     assert shown == wanted
     best = sum(c.best for group in table.groups for line in group for c in line.cells)
     assert tab.locator("#headline td.best").count() == best > 0

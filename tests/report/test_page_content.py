@@ -7,14 +7,7 @@ import pytest
 from report_study import EVIL, fabricate
 
 from biasbound.report.page import page as page_text
-from biasbound.report.page.rollouts import (
-    Cut,
-    fitted,
-    pack_error,
-    pack_truth,
-    rollouts,
-    unpack_error,
-)
+from biasbound.report.page.rollouts import Cut, fitted, pack_error, pack_truth, rollouts, unpack_error
 from biasbound.report.study import read_study
 
 

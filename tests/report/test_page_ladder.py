@@ -47,9 +47,7 @@ def test_the_ladder_agrees_on_rough_landscapes_and_ties(browser, run, tmp_path):
     shutil.rmtree(copy / "02-search")
     for seed in range(6):
         levels = np.sort(rng.uniform(0.01, 0.99, 3 + 3 * seed)).tolist()
-        clean = [
-            {"sigma": s, "mean": round(rng.uniform(0.1, 0.2), 2), "stderr": 0.02} for s in levels
-        ]
+        clean = [{"sigma": s, "mean": round(rng.uniform(0.1, 0.2), 2), "stderr": 0.02} for s in levels]
         biases = [
             {"to": to, "from": up, "mean": round(1 + rng.exponential(0.04), 2), "stderr": None}
             for to in levels
@@ -57,19 +55,14 @@ def test_the_ladder_agrees_on_rough_landscapes_and_ties(browser, run, tmp_path):
             if to < up
         ]
         told = {"tau": 1.05, "start": "error", "start_sigma": levels[0], "levels": levels}
-        put(
-            copy / f"02-search/adaptive/seed-{seed}/landscape.json",
-            told | {"clean": clean, "biases": biases},
-        )
+        put(copy / f"02-search/adaptive/seed-{seed}/landscape.json", told | {"clean": clean, "biases": biases})
     study = read_study(copy)
     watched = Watched(browser, write_page(study, tmp_path / "page.html"))
     ties = 0
     for number, search in enumerate(study.searches):
         watched.tab.select_option("#search-select", index=number)
         found = search.landscape
-        start = start_level(
-            found.levels, lambda s, found=found: Estimate(*found.clean[s], 2, 1), "error"
-        )
+        start = start_level(found.levels, lambda s, found=found: Estimate(*found.clean[s], 2, 1), "error")
         for tau in (1.01, 1.02, 1.05, 1.08, 1.2):
             set_value(watched.tab, "#tau", tau)
             with warnings.catch_warnings():

@@ -36,9 +36,7 @@ def test_truth_is_what_predictions_stand_beside(run):
     start = study.test.read(0, 3, slice(0, 1))
     truth = study.truth(3, 40)
     assert truth.shape == (3, 40, 1, 32)
-    assert not np.array_equal(
-        truth[:, :1], start
-    )  # frame 0 is the initial state, not a prediction
+    assert not np.array_equal(truth[:, :1], start)  # frame 0 is the initial state, not a prediction
     best = {m.label: m.rollout.prediction for m in study.models}
     gap = {label: np.abs(p[0] - truth) for label, p in best.items()}
     assert gap["adaptive-v"][:, 0].max() < gap["adaptive-v"][:, -1].max()
@@ -47,15 +45,7 @@ def test_truth_is_what_predictions_stand_beside(run):
         study.truth(3, 41)
 
 
-STAGES = (
-    "01-data",
-    "02-search",
-    "03-train",
-    "05-rollout",
-    "06-evaluate",
-    "results.jsonl",
-    "config.yaml",
-)
+STAGES = ("01-data", "02-search", "03-train", "05-rollout", "06-evaluate", "results.jsonl", "config.yaml")
 
 
 @pytest.mark.parametrize("gone", STAGES)

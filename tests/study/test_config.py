@@ -16,9 +16,7 @@ SCALES = ("smoke", "demo", "mini", "paper")
 
 
 def test_every_flow_has_every_scale():
-    expected = {
-        f"{flow}-{scale}" for flow in ("ks", "kolmogorov", "transonic") for scale in SCALES
-    }
+    expected = {f"{flow}-{scale}" for flow in ("ks", "kolmogorov", "transonic") for scale in SCALES}
     assert set(presets()) == expected
 
 
@@ -33,14 +31,9 @@ def test_a_preset_survives_its_own_yaml(name, tmp_path):
 def test_the_command_line_overrides_the_file(tmp_path):
     base = read_config(presets()["ks-smoke"])
     path = presets()["ks-smoke"]
-    changed = read_config(
-        path, ["--train.lr", "2e-4", "--seeds", "[3, 4]", "--data.settings", "{nu: 0.9}"]
-    )
+    changed = read_config(path, ["--train.lr", "2e-4", "--seeds", "[3, 4]", "--data.settings", "{nu: 0.9}"])
     assert changed == replace(
-        base,
-        seeds=(3, 4),
-        train=replace(base.train, lr=2e-4),
-        data=replace(base.data, settings={"nu": 0.9}),
+        base, seeds=(3, 4), train=replace(base.train, lr=2e-4), data=replace(base.data, settings={"nu": 0.9})
     )
 
 

@@ -67,9 +67,7 @@ def test_single_steps_go_all_over_the_test_data(study):
     assert made.shape == truth.shape
 
 
-@pytest.mark.parametrize(
-    ("label", "rule"), [("adaptive", "sigma"), ("adaptive-v", "sigma"), ("adaptive-x0", "error")]
-)
+@pytest.mark.parametrize(("label", "rule"), [("adaptive", "sigma"), ("adaptive-v", "sigma"), ("adaptive-x0", "error")])
 def test_the_start_rule_follows_the_parameterisation_unless_said(label, rule):
     config = read_config(presets()["ks-smoke"])
     assert config.search.start == "auto"
@@ -86,8 +84,7 @@ def test_the_start_rule_follows_the_parameterisation_unless_said(label, rule):
 def test_a_focused_training_shares_the_search_of_its_kind():
     config = read_config(presets()["ks-smoke"])
     plainly, focused = (
-        {u.stage: u for u in study_units(config, (label,))}
-        for label in ("adaptive-v-proxy", "adaptive-v-focus-proxy")
+        {u.stage: u for u in study_units(config, (label,))} for label in ("adaptive-v-proxy", "adaptive-v-focus-proxy")
     )
     assert focused["search"] == plainly["search"]
     assert focused["train"].key != plainly["train"].key
@@ -96,9 +93,7 @@ def test_a_focused_training_shares_the_search_of_its_kind():
 
 def test_the_cost_of_an_emulator_counts_its_search_and_fine_tuning(study):
     rows, config = read_rows(study / "results.jsonl"), read_config(study / "config.yaml")
-    (explored,) = (
-        json.loads((study / "02-search/adaptive/seed-0/stage.json").read_text())["updates"],
-    )
+    (explored,) = (json.loads((study / "02-search/adaptive/seed-0/stage.json").read_text())["updates"],)
     updates = {label: select(rows, method=label)[0].updates for label in config.methods}
     assert updates["unet"] == updates["linear"] == config.train.updates
     assert updates["adaptive"] == config.train.updates + explored
@@ -167,16 +162,7 @@ def test_the_same_command_makes_nothing_again(study, capsys):
 
 
 def test_changed_settings_are_refused_by_name_until_told_to_redo(tmp_path, capsys):
-    command = [
-        "train",
-        str(tmp_path / "r"),
-        "--preset",
-        "ks-smoke",
-        "--method",
-        "unet",
-        "--jobs",
-        "1",
-    ]
+    command = ["train", str(tmp_path / "r"), "--preset", "ks-smoke", "--method", "unet", "--jobs", "1"]
     assert main([*command, "--train.updates", "4"]) == 0
     weights = tmp_path / "r/03-train/unet/seed-0/emulator/model.safetensors"
     before = weights.read_bytes()

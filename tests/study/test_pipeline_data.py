@@ -62,14 +62,7 @@ def test_material_is_in_the_networks_units(tmp_path):
     save(waves(20), tmp_path / "mine.h5")
     config = read_config(
         presets()["ks-smoke"],
-        [
-            "--data.dataset",
-            "w",
-            "--data.train",
-            str(tmp_path / "mine.h5"),
-            "--data.stride_time",
-            "1",
-        ],
+        ["--data.dataset", "w", "--data.train", str(tmp_path / "mine.h5"), "--data.stride_time", "1"],
     )
     run = open_run(tmp_path / "r", config)
     bring_about(run, study_units(config, upto="data"), Manner(), lambda event: None)

@@ -11,9 +11,7 @@ from biasbound.study.folder import STAGES, RunDir, Unit, open_run, provenance, s
 from biasbound.study.graph import study_units
 from biasbound.study.parsing import presets, read_config
 
-SMOKE = read_config(
-    presets()["ks-smoke"], ["--methods", "[unet, linear, refiner, adaptive-proxy]"]
-)
+SMOKE = read_config(presets()["ks-smoke"], ["--methods", "[unet, linear, refiner, adaptive-proxy]"])
 
 
 def finish_all(run):

@@ -60,9 +60,7 @@ def test_a_stopped_study_goes_on_and_ends_like_an_unbroken_one(tmp_path, how, jo
     data = (tmp_path / "broken/run/01-data/stage.json").stat().st_mtime_ns
     time.sleep(0.5)  # workers notice that their parent is gone
     for name in ("broken", "whole"):
-        done = subprocess.run(
-            command, cwd=tmp_path / name, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, cwd=tmp_path / name, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "broken/run/01-data/stage.json").stat().st_mtime_ns == data
     assert units_and_rows(tmp_path / "broken/run") == units_and_rows(tmp_path / "whole/run")
@@ -92,9 +90,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path):
     assert main(command) == 0
     whole = ["train", str(tmp_path / "whole"), *command[2:]]
     assert main(whole) == 0
-    weights = [
-        tmp_path / n / "03-train/unet/seed-0/emulator/model.safetensors" for n in ("r", "whole")
-    ]
+    weights = [tmp_path / n / "03-train/unet/seed-0/emulator/model.safetensors" for n in ("r", "whole")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
@@ -110,9 +106,7 @@ def test_a_run_without_any_whole_checkpoint_says_so(tmp_path, capsys):
 
 
 def test_a_failed_unit_takes_only_its_own_followers_with_it(tmp_path):
-    config = read_config(
-        presets()["ks-smoke"], [*TINY, "--search.tau", "1.0", "--search.sigma_max", "0.06"]
-    )
+    config = read_config(presets()["ks-smoke"], [*TINY, "--search.tau", "1.0", "--search.sigma_max", "0.06"])
     run = open_run(tmp_path / "r", config)
     seen = []
     outcome = bring_about(run, study_units(config), Manner(), seen.append)
@@ -135,17 +129,7 @@ def test_the_other_flows_run_from_data_to_report(flow, tmp_path):
 
 def test_two_processes_train_like_one(tmp_path):
     """The same command under torchrun, which takes the place of trainings side by side."""
-    arguments = [
-        "train",
-        "run",
-        "--preset",
-        "ks-smoke",
-        "--method",
-        "adaptive",
-        *TINY,
-        "--jobs",
-        "2",
-    ]
+    arguments = ["train", "run", "--preset", "ks-smoke", "--method", "adaptive", *TINY, "--jobs", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     commands = {
         "one": [sys.executable, "-m", "biasbound", *arguments],
@@ -158,12 +142,7 @@ def test_two_processes_train_like_one(tmp_path):
     for name, command in commands.items():
         (tmp_path / name).mkdir()
         done = subprocess.run(
-            command,
-            cwd=tmp_path / name,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
+            command, cwd=tmp_path / name, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         log = Path(tmp_path / name / "run/03-train/adaptive/seed-0/log.jsonl").read_text()

@@ -4,9 +4,9 @@
     sim_000000/obstacle_mask.npz                        key arr_0: (X, Y), 1 in the fluid
     sim_000000/src/description.json                     Mach and Reynolds number, drag and lift series
 
-**Trap:** the files called `velocity_*.npz` hold momentum ρu. It is divided by the density on reading
-(channels velocity_x, velocity_y) and multiplied on writing; `momentum=True` gives it as it is
-(momentum_x, momentum_y), bit for bit. Frames are 0.1 convective times D/U apart.
+**Trap:** the files called `velocity_*.npz` hold momentum ρu. Reading divides it by the density (channels
+velocity_x, velocity_y), writing multiplies by it. `momentum=True` gives it as it is (momentum_x,
+momentum_y), bit for bit. Frames are 0.1 convective times D/U apart.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from biasbound._io import replacing
+from biasbound._io import read_json, replacing
 from biasbound.data.columns import Frames, Store
+from biasbound.data.formats.format import Format
 from biasbound.data.layout import Layout
 from biasbound.data.trajectories import Trajectories
 
-__all__ = ["is_acdm", "read", "write"]
+__all__ = ["FORMAT", "read", "write"]
 
 FIELDS = ("velocity", "density", "pressure")
 STEP = 0.1  # D/U
@@ -38,10 +39,6 @@ SERIES = {"drag": "Drag Coefficient", "lift": "Lift Coefficient"}
 
 def _simulations(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("sim_*") if re.fullmatch(r"sim_\d+", p.name))
-
-
-def is_acdm(folder: Path) -> bool:
-    return bool(_simulations(folder))
 
 
 def _array(path: Path, shape: tuple[int, ...] | None = None) -> np.ndarray:
@@ -104,8 +101,9 @@ def _numbers(simulation: Path) -> list[str]:
 
 def _description(simulation: Path, numbers: list[str]) -> tuple[dict[str, float], dict[str, Any]]:
     path = simulation / "src" / "description.json"
+    wanted = f"expected JSON with {list(SCALARS.values())}"
+    told: dict[str, Any] = read_json(path, dict[str, Any], wanted)
     try:
-        told = json.loads(path.read_text())
         scalars = {ours: float(told[theirs]) for ours, theirs in SCALARS.items() if theirs in told}
         last = int(numbers[-1])
         series = {
@@ -113,8 +111,8 @@ def _description(simulation: Path, numbers: list[str]) -> tuple[dict[str, float]
             for ours, theirs in SERIES.items()
             if len(told.get(theirs, ())) > last
         }
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"{path}: expected JSON with {list(SCALARS.values())} ({error})") from None
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {wanted} ({error})") from None
     if "mach" not in scalars:
         raise ValueError(f"{path}: found {sorted(told)}, expected 'Mach Number'")
     return scalars, series
@@ -196,3 +194,6 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
             for i, j in np.ndindex(fields.shape[:2]):
                 for name, part in zip(FIELDS, np.split(fields[i, j], [2, 3]), strict=True):
                     np.savez_compressed(folders[s + i] / f"{name}_{k + j:06d}.npz", part)
+
+
+FORMAT = Format("an ACDM folder", lambda path: bool(_simulations(path)), read, write)

@@ -1,8 +1,8 @@
 """Kuramoto–Sivashinsky files of LPSDA and PDEArena.
 
 One HDF5 group named by the split, with `pde_{K}-{N}` (S, K, N), `x` (S, N), `dx` (S,), `t` (S, K) and
-`dt` (S,). Their generator varies the time step and the length of the domain between trajectories unless
-told not to: then both are kept as parameters `dt` and `length`, those of the whole are the means.
+`dt` (S,). Unless told otherwise, their generator varies the time step and the length of the domain between
+trajectories. Both are then kept as parameters `dt` and `length`, and the file's own are the means.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from jaxtyping import Float64
 
 from biasbound._io import replacing
 from biasbound.data.columns import Store, hdf5_column
+from biasbound.data.formats.format import Format
+from biasbound.data.formats.hdf5 import holds
 from biasbound.data.layout import Layout
 from biasbound.data.trajectories import Trajectories
 
-__all__ = ["is_lpsda", "read", "write"]
+__all__ = ["FORMAT", "read", "write"]
 
 FIELD = re.compile(r"pde_\d+-\d+")
 EXPECTED = "one group (train, valid or test) with pde_<frames>-<points>, dx and dt"
@@ -30,12 +32,8 @@ def _fields(file: h5py.File) -> list[h5py.Dataset]:
     return [group[name] for group in groups for name in group if FIELD.fullmatch(name)]
 
 
-def is_lpsda(file: h5py.File) -> bool:
-    return bool(_fields(file))
-
-
 def read(path: Path, dt: float | None = None) -> Trajectories:
-    """Open lazily; any further dataset of one number a trajectory becomes a parameter."""
+    """Open lazily; any further dataset with one number per trajectory becomes a parameter."""
     with h5py.File(path, "r") as file:
         found = _fields(file)
         if len(found) != 1:
@@ -90,7 +88,7 @@ def _mean(values: Float64[np.ndarray, " S"]) -> float:
 def _varied(trajectories: Trajectories, name: str, value: float) -> Float64[np.ndarray, " S"]:
     """`value` for every trajectory, with the variation that a parameter of this name has.
 
-    A view with a time stride has another dt than its parameter, which keeps the file's.
+    The dt of a view with a time stride differs from the parameter dt, which stays that of the file.
     """
     given = trajectories.parameters.get(name)
     if given is None:
@@ -123,3 +121,6 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
         for name, values in trajectories.parameters.items():
             if name not in (*group, "length"):
                 group[name] = values
+
+
+FORMAT = Format("an LPSDA/PDEArena file", lambda path: holds(path, lambda file: bool(_fields(file))), read, write)

@@ -3,7 +3,7 @@
     dimensions/time, x, y …     boundary_conditions/…     scalars/…  (parameters and series)
     t0_fields/density …         scalar channels (S, K, *N), masks (*N)
     t1_fields/velocity …        vector channels velocity_x, velocity_y → (S, K, *N, D)
-    biasbound/                  what the layout has no place for; other readers pass it by:
+    biasbound/                  what the layout has no place for; other readers ignore it:
                                 channel order, exact dt and domain, statistics, provenance
 
 Datasets are contiguous and uncompressed: random frames are one positioned read each.
@@ -22,19 +22,38 @@ import numpy as np
 from jaxtyping import Float, Float64
 
 from biasbound._io import replacing
+from biasbound.data.formats import well
+from biasbound.data.formats.format import Format
+from biasbound.data.formats.hdf5 import hdf5_files, holds, split_of
+from biasbound.data.joined import concatenate
 from biasbound.data.layout import Layout
 from biasbound.data.statistics import Moments, require_finite
 from biasbound.data.trajectories import Trajectories
 from biasbound.data.views import Coordinates, check_layout, grid_points
 
-__all__ = ["Piece", "write", "write_pieces"]
+__all__ = ["FORMAT", "Piece", "read", "write", "write_pieces"]
 
-VERSION = 1
 Piece = tuple[int, int, np.ndarray]  # first trajectory, first frame, fields (n, k, C, *N)
 
 
+def _matches(path: Path) -> bool:
+    """A file, or a folder of files that belong together."""
+    if path.is_file():
+        return holds(path, well.is_well)
+    files = hdf5_files(path)
+    together = len({split_of(file) for file in files}) == 1
+    return together and all(holds(file, well.is_well) for file in files)
+
+
+def read(path: Path, dt: float | None = None) -> Trajectories:
+    """Open a file lazily, or all HDF5 files of a folder, joined along the trajectories."""
+    if path.is_file():
+        return well.read(path, dt)
+    return concatenate([well.read(file, dt) for file in hdf5_files(path)], str(path))
+
+
 def write(trajectories: Trajectories, path: Path, *, dtype: str | None = None, overwrite: bool = False) -> None:
-    """Save trajectories (as a view shows them) in a native file, in their own precision or `dtype`."""
+    """Save trajectories as a view shows them, in their own precision or as `dtype`."""
     write_pieces(
         path,
         trajectories.layout,
@@ -65,8 +84,8 @@ def write_pieces(
 ) -> None:
     """Write a file from pieces in order of trajectory, then frame; memory holds one at a time.
 
-    The bytes depend on the arguments alone. The file appears when it is whole. `origin` is the
-    fingerprint of the configuration that made all of it.
+    The bytes depend on the arguments alone. The file appears when it is complete. `origin` is the
+    fingerprint of the configuration that made it.
     """
     check_layout(layout, str(path))
     names = [*layout.channels, *static], [*parameters, *series]
@@ -104,7 +123,7 @@ def _axes(rank: int) -> tuple[str, ...]:
 def _write_frame(
     file: h5py.File, layout: Layout, axes: Sequence[str], coordinates: Coordinates, provenance: Mapping[str, Any]
 ) -> None:
-    """Everything but numbers of the flow: attributes, dimensions, boundaries, our own facts."""
+    """Everything but the fields: attributes, dimensions, boundaries, our own facts."""
     file.attrs["dataset_name"] = layout.name
     file.attrs["grid_type"] = "cartesian"
     file.attrs["n_spatial_dims"] = len(layout.grid)
@@ -129,7 +148,7 @@ def _write_frame(
         mask[[0, -1]] = True
         group["mask"] = mask
     own = file.create_group("biasbound")
-    own.attrs["version"] = VERSION
+    own.attrs["version"] = well.VERSION
     own["layout"] = np.bytes_(json.dumps(asdict(layout)).encode())
     own["provenance"] = np.bytes_(json.dumps(provenance, sort_keys=True).encode())
     for axis, points in zip(axes, coordinates, strict=True):
@@ -149,7 +168,7 @@ def _write_scalars(file: h5py.File, parameters: Mapping[str, np.ndarray], series
 def _write_fields(
     file: h5py.File, layout: Layout, axes: Sequence[str], static: Mapping[str, np.ndarray], dtype: str
 ) -> list[tuple[h5py.Dataset, list[int]]]:
-    """Make the field datasets; (dataset, numbers of the channels that it takes)."""
+    """Create the datasets of the fields; returns each with the numbers of the channels that it holds."""
     stems = _stems(layout.channels, axes)
     lead = (layout.trajectories, layout.frames, *layout.grid)
     groups = {i: file.create_group(f"t{i}_fields") for i in range(3)}
@@ -176,7 +195,7 @@ def _write_fields(
 
 
 def _stems(channels: Sequence[str], axes: Sequence[str]) -> dict[str, list[int]]:
-    """Dataset name → channel numbers: one a scalar, D a vector named by a stem and every axis."""
+    """Dataset name → channel numbers: one for a scalar, D for a vector named by a stem and every axis."""
     stems: dict[str, list[int]] = {}
     for i, channel in enumerate(channels):
         stem, _, end = channel.rpartition("_")
@@ -186,3 +205,6 @@ def _stems(channels: Sequence[str], axes: Sequence[str]) -> dict[str, list[int]]
         else:
             stems[channel] = [i]
     return stems
+
+
+FORMAT = Format("HDF5 in The Well's layout", _matches, read, write, (".h5", ".hdf5"))

@@ -1,25 +1,26 @@
 """A plain NumPy array (S, K, C, *N) or (S, K, *N) in a .npy file, with its time step.
 
-Beside FILE.npy may stand FILE.json: {"dt": 0.2, "channels": ["u"], "domain": [[0, 64]],
-"boundary": ["periodic"], …}, as `write` leaves it. Without it, the time step must be given.
+FILE.json beside FILE.npy may say more: {"dt": 0.2, "channels": ["u"], "domain": [[0, 64]],
+"boundary": ["periodic"], …}. `write` leaves such a file. Without it, the time step must be given.
 """
 
 from __future__ import annotations
 
 import json
 import tokenize
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from biasbound._io import replacing
+from biasbound._io import read_json, replacing
 from biasbound.data.columns import Raw, Store
-from biasbound.data.layout import Layout
+from biasbound.data.formats.format import Format
+from biasbound.data.layout import Boundary, Layout
 from biasbound.data.trajectories import PERIODIC, Trajectories
 
-__all__ = ["MAGIC", "read", "write"]
+__all__ = ["FORMAT", "read", "write"]
 
 MAGIC = b"\x93NUMPY"
 FACTS = ("parameters", "series", "static")
@@ -46,16 +47,20 @@ def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     return shape, dtype, offset
 
 
-def _sidecar(beside: Path) -> dict[str, Any]:
-    if not beside.exists():
-        return {}
-    try:
-        found = json.loads(beside.read_text())
-    except ValueError as error:
-        raise ValueError(f"{beside}: found broken JSON ({error})") from None
-    if isinstance(found, dict):
-        return found
-    raise ValueError(f"{beside}: found a JSON {type(found).__name__}, expected an object")
+@dataclass(frozen=True)
+class _Told:
+    """What the .json beside an array may say."""
+
+    name: str | None = None
+    dt: float | None = None
+    channels: tuple[str, ...] | None = None
+    domain: tuple[tuple[float, float], ...] | None = None
+    boundary: tuple[Boundary, ...] | None = None
+    points: Literal["left", "centre", "ends"] = "left"
+    parameters: dict[str, list[float]] = field(default_factory=dict)
+    series: dict[str, list[list[float]]] = field(default_factory=dict)
+    static: dict[str, list[Any]] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=lambda: {"read from": "NumPy array"})
 
 
 def _space_axes(path: Path, shape: tuple[int, ...], told: int | None) -> int:
@@ -68,53 +73,58 @@ def _space_axes(path: Path, shape: tuple[int, ...], told: int | None) -> int:
     if told is None and rank == 4 and shape[2] != 1:
         raise ValueError(
             f"{path}: found shape {shape}, which may be (S, K, C, N) or (S, K, N, N); put the domain, a pair "
-            f"for each space axis, into {path.with_suffix('.json').name} beside it, or give --space to `biasbound data convert`"
+            f"for each space axis, into {path.with_suffix('.json').name} beside it, or give --axes to "
+            "`biasbound data convert`"
         )
     if told is not None:
         raise ValueError(f"{path}: found shape {shape}, which cannot have {told} space axes")
     return max(1, rank - 3)
 
 
-def read(path: Path, dt: float | None = None, space: int | None = None) -> Trajectories:
-    """Open lazily; `dt` and `space` (number of space axes) overrule the sidecar."""
+def _facts(beside: Path, told: _Told) -> dict[str, Any]:
+    """Parameters, series and static fields as arrays."""
+    facts = {kind: getattr(told, kind) for kind in FACTS}
+    try:
+        return {k: {n: np.array(v, np.float64) for n, v in f.items()} for k, f in facts.items()}
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{beside}: found values that make no array ({error})") from None
+
+
+def read(path: Path, dt: float | None = None, axes: int | None = None) -> Trajectories:
+    """Open lazily; `dt` and `axes` (the number of space axes) override the .json beside the array."""
     shape, dtype, offset = _header(path)
     beside = path.with_suffix(".json")
-    told = _sidecar(beside)
-    step = told.get("dt") if dt is None else dt
+    told = read_json(beside, _Told, "correct it") if beside.exists() else _Told()
+    step = told.dt if dt is None else dt
     if step is None:
         raise ValueError(
-            f'{path}: found no time step; put {{"dt": …}} into {beside.name} beside it, or give --dt to `biasbound data convert`'
+            f'{path}: found no time step; put {{"dt": …}} into {beside.name} beside it, or give --dt to '
+            "`biasbound data convert`"
         )
-    if space is None and "domain" in told:
-        space = len(told["domain"])
-    axes = _space_axes(path, shape, space)
-    count = shape[2] if len(shape) - axes == 3 else 1
+    if axes is None and told.domain is not None:
+        axes = len(told.domain)
+    rank = _space_axes(path, shape, axes)
+    count = shape[2] if len(shape) - rank == 3 else 1
     names = ("u",) if count == 1 else tuple(f"u{i}" for i in range(count))
-    try:
-        layout = Layout(
-            name=str(told.get("name", path.stem)),
-            trajectories=shape[0],
-            frames=shape[1],
-            channels=tuple(map(str, told.get("channels", names))),
-            grid=shape[len(shape) - axes :],
-            dt=float(step),
-            domain=tuple((float(a), float(b)) for a, b in told.get("domain", [(0, 1)] * axes)),
-            boundary=tuple(told.get("boundary", PERIODIC * axes)),
-            points=told.get("points", "left"),
-        )
-        known: dict[str, Any] = {
-            kind: {n: np.array(v, dtype=np.float64) for n, v in told.get(kind, {}).items()} for kind in FACTS
-        }
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{beside}: found values of the wrong kind ({error})") from None
+    layout = Layout(
+        name=told.name or path.stem,
+        trajectories=shape[0],
+        frames=shape[1],
+        channels=told.channels or names,
+        grid=shape[len(shape) - rank :],
+        dt=step,
+        domain=told.domain or ((0.0, 1.0),) * rank,
+        boundary=told.boundary or PERIODIC * rank,
+        points=told.points,
+    )
     if len(layout.channels) != count:
         raise ValueError(f"{path}: found {count} channels, but {beside.name} names {layout.channels}")
     return Trajectories.open(
         layout,
         Store([Raw(path, offset, dtype, (count, *layout.grid), axis=0)]),
         name=str(path),
-        provenance=told.get("provenance", {"read from": "NumPy array"}),
-        **known,
+        provenance=told.provenance,
+        **_facts(beside, told),
     )
 
 
@@ -137,3 +147,13 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
         beside.unlink(missing_ok=True)  # never an old description beside a new array
     with replacing(beside, overwrite) as temporary:
         temporary.write_text(json.dumps(told))
+
+
+def _matches(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+FORMAT = Format("a .npy array", _matches, read, write, (".npy",))

@@ -1,9 +1,9 @@
 """HDF5 files with one dataset `x`: SDA's Kolmogorov flow, and the one-dimensional variant of PDEDiff.
 
-`x` is float32, (S, K, 2, H, W) velocity on [0, 2π)² or (S, K, 1, N) on [0, 64), frames 0.2 apart. SDA's
-components stand on the faces of a staggered grid (block means of them, after coarsening); both are taken
-as if they stood on the same points, as its own code does. Files that we write also carry dt and the
-domain as attributes of `x`, which SDA passes by.
+`x` is float32: velocity (S, K, 2, H, W) on [0, 2π)², or (S, K, 1, N) on [0, 64). Frames are 0.2 apart. SDA's
+components stand on the faces of a staggered grid, or are block means of these after coarsening. We read
+both components as if they stood on the same points, as SDA's own code does. Files that we write also hold
+dt and the domain as attributes of `x`, which SDA ignores.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import numpy as np
 
 from biasbound._io import replacing
 from biasbound.data.columns import Store, hdf5_column
+from biasbound.data.formats.format import Format
+from biasbound.data.formats.hdf5 import holds
 from biasbound.data.layout import Layout
 from biasbound.data.trajectories import PERIODIC, Trajectories
 
-__all__ = ["is_sda", "read", "write"]
+__all__ = ["FORMAT", "read", "write"]
 
 KINDS = {  # rank → flow, channels, domain of an axis
     5: ("kolmogorov", ("velocity_x", "velocity_y"), (0.0, 2 * math.pi)),
@@ -28,7 +30,7 @@ KINDS = {  # rank → flow, channels, domain of an axis
 STEP = 0.2
 
 
-def is_sda(file: h5py.File) -> bool:
+def _is_sda(file: h5py.File) -> bool:
     return isinstance(file.get("x"), h5py.Dataset) and len(file) == 1
 
 
@@ -75,3 +77,6 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
         x.attrs["domain"] = np.array(trajectories.layout.domain)
         for s, k, fields in trajectories.pieces():
             x[s : s + len(fields), k : k + fields.shape[1]] = fields
+
+
+FORMAT = Format("an SDA file with x", lambda path: holds(path, _is_sda), read, write)

@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 from jaxtyping import Float64
 
+from biasbound._io import as_kind
 from biasbound.data.columns import Column, Spread, Store, hdf5_column
 from biasbound.data.layout import Boundary, Layout
 from biasbound.data.statistics import Statistics
@@ -30,7 +31,7 @@ def is_well(file: h5py.File) -> bool:
 
 
 def stored_fingerprint(path: Path) -> str | None:
-    """That of the configuration which made a native file; None for any other file."""
+    """The fingerprint of the configuration that made a native file; None for any other file."""
     try:
         with h5py.File(path, "r") as file:
             return str(file["biasbound"].attrs["fingerprint"])
@@ -93,10 +94,8 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
 
 
 def _own_layout(own: h5py.Group) -> Layout:
-    stored = json.loads(_text(own["layout"][()]))
-    for name in ("channels", "grid", "boundary"):
-        stored[name] = tuple(stored[name])
-    return Layout(**stored | {"domain": tuple(map(tuple, stored["domain"]))})
+    where = f"{own.file.filename}: biasbound/layout"
+    return as_kind(Layout, json.loads(_text(own["layout"][()])), where)
 
 
 def _fields(
@@ -146,7 +145,7 @@ def _check_shape(
 
 
 def _scalars(file: h5py.File, samples: int, length: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """One value a trajectory, and one a frame."""
+    """Parameters (one value per trajectory) and series (one per frame)."""
     parameters: dict[str, np.ndarray] = {}
     series: dict[str, np.ndarray] = {}
     group = file.get("scalars")
@@ -165,7 +164,7 @@ def _scalars(file: h5py.File, samples: int, length: int) -> tuple[dict[str, np.n
 
 
 def _boundary(file: h5py.File, axes: Sequence[str]) -> tuple[Boundary, ...]:
-    """Kind of each axis by The Well's rule: open unless a mask reaches the two ends of the axis.
+    """The boundary of each axis by The Well's rule: open unless a mask reaches both ends of the axis.
 
     An axis with two different ends is called open.
     """
@@ -197,7 +196,7 @@ def _domain(points: Float64[np.ndarray, " n"], kind: Boundary) -> tuple[float, f
 
 
 def _time_step(time: Float64[np.ndarray, "... K"], path: Path) -> float:
-    """dt from times that are often float32: the shortest decimal that they cannot tell apart."""
+    """dt from times that are often float32: the shortest decimal that agrees with them."""
     steps = np.diff(time, axis=-1)
     if steps.size == 0:
         return 1.0

@@ -1,14 +1,12 @@
-"""Compressible flow past a cylinder: a finite-volume solver and the data set made with it."""
+"""Transonic flow past a cylinder: a finite-volume solver and the data set made with it."""
 
 from __future__ import annotations
 
 try:
-    from biasbound.flows.transonic.source import PRESETS, TransonicCylinder
+    from biasbound.flows.transonic.source import TransonicCylinder
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] not in ("numba", "scipy"):
         raise
     raise ImportError("The transonic solver needs numba and SciPy: pip install 'biasbound[transonic]'") from error
 
-preset = TransonicCylinder.preset
-
-__all__ = ["PRESETS", "TransonicCylinder", "preset"]
+__all__ = ["TransonicCylinder"]

@@ -2,36 +2,35 @@
 
 The recipe follows the "Tra" case of Kohl et al., "Benchmarking Autoregressive Conditional
 Diffusion Models for Turbulent Flow Simulation": Re_D = 10⁴, Mach 0.50 … 0.90, a frame every 0.1
-D/U, 128×64 points. Theirs comes from a detached-eddy simulation; here the scheme's own dissipation
-stands for a turbulence model, in two dimensions. The flows are alike in their statistics, not
-equal.
+D/U, 128×64 points. Theirs comes from a detached-eddy simulation. Here the flow is two-dimensional,
+and the scheme's own dissipation takes the place of a turbulence model. The two flows have similar
+statistics; they are not equal.
 
 Channels are what their names say: velocity is u, not ρu as in the original's files.
 
-Splits by Mach number, for `full` as in the original: test is 0.50–0.52 ("extrapolate"), 0.66–0.68
-("interpolate") or 0.64–0.65 ("long"); train the rest of 0.53, 0.54 … 0.90. The original has no
-validation set apart from these; here it takes Mach numbers between those of the training set, in
-runs of their own, so that it shares no trajectory with training or test.
+Splits are by Mach number. The size `full` has those of the original: three test sets, Mach
+0.50–0.52 ("extrapolate"), 0.66–0.68 ("interpolate") and 0.64–0.65 ("long"), and the rest of 0.53,
+0.54 … 0.90 for training. The setting `test` picks the test set. The original has no validation set
+apart from these; here it has Mach numbers between those of the training set, in runs of its own,
+so that it shares no trajectory with training or test.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from biasbound.data.layout import Block, Layout, Split, stream
+from biasbound.data.layout import Block, Layout, Split, demand, stream
+from biasbound.flows.flow import Size
 from biasbound.flows.transonic.cylinder import cylinder_flow, drag_lift
 from biasbound.flows.transonic.flow import Precision
 from biasbound.flows.transonic.grid import o_grid
 from biasbound.flows.transonic.sampling import DOMAIN, Window
 
-__all__ = ["PRESETS", "Part", "Preset", "TransonicCylinder"]
-
-Part = Literal["train", "valid", "extrapolate", "interpolate", "long"]
-TestPart = Literal["extrapolate", "interpolate", "long"]
+__all__ = ["TransonicCylinder"]
 
 
 def _percent(*ranges: tuple[int, int]) -> tuple[float, ...]:
@@ -39,53 +38,18 @@ def _percent(*ranges: tuple[int, int]) -> tuple[float, ...]:
     return tuple(k / 100 for low, high in ranges for k in range(low, high + 1))
 
 
-@dataclass(frozen=True)
-class Preset:
-    """Sizes of a data set: Mach numbers a part, frames, warm-up in D/U, cells (around, radial)."""
-
-    mach: Mapping[Part, tuple[float, ...]]
-    frames: int
-    warmup: float
-    cells: tuple[int, int]
-
-
-PRESETS = {
-    "smoke": Preset(
-        {
-            "train": (0.6, 0.8),
-            "valid": (0.7,),
-            "extrapolate": (0.52,),
-            "interpolate": (0.67,),
-            "long": (0.64,),
-        },
-        frames=12, warmup=2.0, cells=(64, 88),
-    ),
-    "small": Preset(
-        {
-            "train": (0.55, 0.6, 0.7, 0.8, 0.9),
-            "valid": (0.58, 0.75),
-            "extrapolate": (0.5, 0.51, 0.52),
-            "interpolate": (0.66, 0.67, 0.68),
-            "long": (0.64,),
-        },
-        frames=400, warmup=30.0, cells=(128, 137),
-    ),
-    "full": Preset(
-        {
-            "train": _percent((53, 63), (69, 90)),
-            "valid": (0.565, 0.615, 0.735, 0.815, 0.885),
-            "extrapolate": _percent((50, 52)),
-            "interpolate": _percent((66, 68)),
-            "long": _percent((64, 65)),
-        },
-        frames=1000, warmup=60.0, cells=(192, 170),
-    ),
-}  # fmt: skip
+def _size(frames: int, warmup: float, cells: tuple[int, int], **mach: tuple[float, ...]) -> Size:
+    """Frames, warm-up in D/U, cells (around, radial), and the Mach numbers of each part."""
+    every = {"frames": frames, "warmup": warmup, "cells": cells}
+    train, valid, *tests = ({"mach": numbers} for numbers in mach.values())
+    return Size(every, train, valid, dict(zip(list(mach)[2:], tests, strict=True)))
 
 
 @dataclass(frozen=True)
 class TransonicCylinder:
-    """One trajectory a Mach number, started from its own random swirl and eddies.
+    """Transonic flow past a cylinder, one trajectory per Mach number.
+
+    Each starts from its own random swirl and eddies.
 
     Fields: velocity_x, velocity_y, density, pressure in units of a∞, ρ∞, ρ∞a∞² (|u∞| = Mach, ρ∞ =
     1, p∞ = 1/γ), lengths in D. Times are in D/U, so `dt` is the same for every Mach number.
@@ -103,39 +67,51 @@ class TransonicCylinder:
     resolution: tuple[int, int] = (128, 64)
     reynolds: float = 1e4
     precision: Precision = "float32"
+    sizes: ClassVar[Mapping[str, Size]] = {
+        "smoke": _size(
+            12, 2.0, (64, 88),
+            train=(0.6, 0.8),
+            valid=(0.7,),
+            extrapolate=(0.52,),
+            interpolate=(0.67,),
+            long=(0.64,),
+        ),
+        "small": _size(
+            400, 30.0, (128, 137),
+            train=(0.55, 0.6, 0.7, 0.8, 0.9),
+            valid=(0.58, 0.75),
+            extrapolate=(0.5, 0.51, 0.52),
+            interpolate=(0.66, 0.67, 0.68),
+            long=(0.64,),
+        ),
+        "full": _size(
+            1000, 60.0, (192, 170),
+            train=_percent((53, 63), (69, 90)),
+            valid=(0.565, 0.615, 0.735, 0.815, 0.885),
+            extrapolate=_percent((50, 52)),
+            interpolate=_percent((66, 68)),
+            long=_percent((64, 65)),
+        ),
+    }  # fmt: skip
 
     def __post_init__(self) -> None:
-        checks = {
-            f"mach {self.mach}: give at least one, each in [0.1, 0.95].": self.mach
-            and all(0.1 <= m <= 0.95 for m in self.mach),
-            f"split {self.split!r}: use one of {get_args(Split)}.": self.split in get_args(Split),
-            f"seed {self.seed}: must be 0 or more.": self.seed >= 0,
-            f"frames {self.frames}: must be 1 or more.": self.frames >= 1,
-            f"warmup {self.warmup}: must be 0 or more D/U.": self.warmup >= 0,
-            f"interval {self.interval}: must be positive.": self.interval > 0,
-            f"cells {self.cells}: use 16 or more around, an even number, and 16 or more rings.": (
-                min(self.cells) >= 16 and self.cells[0] % 2 == 0
-            ),
-            f"reynolds {self.reynolds}: must be positive.": self.reynolds > 0,
-            f"precision {self.precision!r}: use one of {get_args(Precision)}.": self.precision in get_args(Precision),
-        }
-        for message, good in checks.items():
-            if not good:
-                raise ValueError(message)
-
-    @classmethod
-    def preset(
-        cls, name: str, split: Split = "train", *, test: TestPart = "extrapolate", **changes: Any
-    ) -> TransonicCylinder:
-        """The data set `name`; `test` picks which Mach numbers the test split holds."""
-        if name not in PRESETS:
-            raise ValueError(f"preset {name!r}: use one of {tuple(PRESETS)}.")
-        preset = PRESETS[name]
-        part: Part = test if split == "test" else split
-        if part not in preset.mach:
-            raise ValueError(f"split {split!r}, test {test!r}: use one of {tuple(preset.mach)}.")
-        sizes = {"frames": preset.frames, "warmup": preset.warmup, "cells": preset.cells}
-        return cls(**{"mach": preset.mach[part], "split": split, **sizes, **changes})
+        demand(
+            self,
+            "one or more numbers in [0.1, 0.95]",
+            lambda v: len(v) > 0 and all(0.1 <= m <= 0.95 for m in v),
+            "mach",
+        )
+        demand(self, "1 or more", lambda v: v >= 1, "frames")
+        demand(self, "0 or more", lambda v: v >= 0, "warmup", "seed")
+        demand(self, "positive", lambda v: v > 0, "interval", "reynolds")
+        demand(
+            self,
+            "an even number of 16 or more around, and 16 or more rings",
+            lambda v: min(v) >= 16 and v[0] % 2 == 0,
+            "cells",
+        )
+        known = get_args(Precision)
+        demand(self, " or ".join(known), lambda v: v in known, "precision")
 
     @property
     def layout(self) -> Layout:
