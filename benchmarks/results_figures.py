@@ -16,7 +16,7 @@ from results_tables import FLOWS, MINI, ROOT, error, rows_of
 
 from biasbound.core.schedule import Schedule
 from biasbound.metrics.rows import Row, read_rows, select
-from biasbound.report import figures_flow, figures_search
+from biasbound.report import figures_rows, figures_search
 from biasbound.report.study import Study, read_study
 from biasbound.report.style import MARKERS, PALETTE, WIDTH, curve, finish, name_ends
 
@@ -177,7 +177,7 @@ def ratios() -> Figure:
 
 
 def _fsd(flow: str) -> Callable[[], Figure]:
-    return lambda: figures_flow.fsd(read_study(MINI / flow))
+    return lambda: figures_rows.fsd(read_study(MINI / flow))
 
 
 FIGURES: dict[str, Callable[[], Figure]] = {

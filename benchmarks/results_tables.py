@@ -13,8 +13,8 @@ from pathlib import Path
 
 from biasbound.core.schedule import Schedule
 from biasbound.metrics.rows import Row, over_seeds, read_rows, select
-from biasbound.models.method import method
-from biasbound.report.tables import demo_table, table1, title_of
+from biasbound.models.method import method, title_of
+from biasbound.report.tables import demo_table, table1
 
 ROOT = Path(__file__).resolve().parents[1]
 MINI = ROOT / "results" / "mini"

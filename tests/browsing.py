@@ -1,6 +1,37 @@
-"""A browser's tab for the tests of the page, and what they do in it."""
+"""A browser for the tests of the page, a tab that is watched, and what the tests do in it."""
 
 import json
+import os
+import shutil
+
+import pytest
+
+CURE = "needs a browser: apt-get install chromium"
+
+
+def skip_without_browser(items):
+    """Skip, by name, the tests that need a browser where there is none; on a CI they fail."""
+    if shutil.which("chromium") is None and not on_ci():
+        for item in items:
+            if "browser" in item.fixturenames:
+                item.add_marker(pytest.mark.skip(reason=f"{item.name} {CURE}"))
+
+
+def on_ci():
+    return os.environ.get("CI", "").lower() in ("1", "true")
+
+
+def browsers():
+    """A generator that yields one browser and closes it."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.fail(f"this test {CURE}")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()
 
 
 class Watched:
@@ -14,13 +45,21 @@ class Watched:
         self.tab.on("pageerror", lambda error: self.said.append(str(error)))
         self.tab.on("dialog", lambda dialog: (self.said.append("dialog"), dialog.dismiss()))
         self.tab.on("request", lambda request: self.asked.append(request.url))
+        self.visit(file)
+
+    def visit(self, file):
+        """Another page in the same tab, with nothing said or asked yet."""
+        self.said.clear()
+        self.asked.clear()
         self.tab.goto(file.as_uri())
         self.tab.wait_for_selector("html[data-ready]", timeout=10_000)
 
 
 def set_value(tab, selector, value, event="input"):
     tab.eval_on_selector(
-        selector, "(e, [v, kind]) => { e.value = v; e.dispatchEvent(new Event(kind)); }", [str(value), event]
+        selector,
+        "(e, [v, kind]) => { e.value = v; e.dispatchEvent(new Event(kind)); }",
+        [str(value), event],
     )
 
 

@@ -1,4 +1,4 @@
-"""A small run folder with analytic content: oracles for the search, travelling waves for the flow."""
+"""A small run folder with analytic content: oracles for the search, travelling waves for data."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def oracle(scale):
 
 
 def waves(rank=1, trajectories=3, frames=41, points=32, seed=0):
-    """(S, K, C, *N): one channel of travelling waves, or the two velocities of drifting vortices."""
+    """(S, K, C, *N): one channel of travelling waves, or both velocities of drifting vortices."""
     rng, turn = np.random.default_rng(seed), 2 * np.pi
     grid = np.arange(points) / points * turn
     size = rng.uniform(0.5, 1.5, size=(trajectories, 6)) / np.arange(1, 7)
@@ -37,7 +37,8 @@ def waves(rank=1, trajectories=3, frames=41, points=32, seed=0):
         return (size[:, None, None] * np.sin(angle)).sum(-1)[:, :, None].astype(np.float32)
     x, y = np.meshgrid(grid, grid, indexing="ij")
     u, v = np.zeros((2, trajectories, frames, points, points))
-    for m, (a, b) in enumerate(((1, 0), (1, 2), (2, 1), (3, 2), (2, 4), (4, 3))):  # stream functions
+    modes = ((1, 0), (1, 2), (2, 1), (3, 2), (2, 4), (4, 3))  # of the stream function
+    for m, (a, b) in enumerate(modes):
         angle = a * x + b * y - (0.3 * (m + 1) * t)[:, None, None] + phase[:, m, None, None, None]
         wave = size[:, m, None, None, None] * np.cos(angle)
         u, v = u + b * wave, v - a * wave
@@ -60,7 +61,7 @@ def stage(folder: Path, name, unit, seed, seconds, updates=0):
 
 
 def search(folder: Path, label, scale, seed=0):
-    """Exploration with ever less sensitive oracles, then the table and the greedy ladder of the last."""
+    """Exploration with ever less sensitive oracles, then the ladder of the last."""
     rng = torch.Generator().manual_seed(seed)
     x, y = oracle(0).pairs((8, 1, 32), rng)
     grid = log_uniform(24, sigma_min=3e-3).sigma
@@ -74,18 +75,25 @@ def search(folder: Path, label, scale, seed=0):
             points.append(row | {"own_stderr": own.stderr, "clean": clean, "clean_stderr": 1e-4})
             if own.mean <= 1.03:
                 solved[s] = [round_, own.mean, round_]
-    put(
-        folder / "exploration.json",
-        {"levels": grid, "tau": 1.03, "solved": {repr(s): v for s, v in solved.items()}, "points": points},
-    )  # fmt: skip
-    table = TwoStepTable(dict.fromkeys([*solved, grid[-1]], denoiser), x, y, draws=2, generator=rng)
+    found = {"levels": grid, "tau": 1.03, "points": points}
+    found["solved"] = {repr(s): v for s, v in solved.items()}
+    put(folder / "exploration.json", found)
+    table = TwoStepTable(
+        dict.fromkeys([*solved, grid[-1]], denoiser), x, y, draws=2, generator=rng
+    )
     ladder = greedy_schedule(table.levels, table, TAU)
     ladder.save(folder / "schedule.json")
     clean = [(s, table.clean_error(s)) for s in table.levels]
-    landscape = {"tau": TAU, "start": "sigma", "start_sigma": ladder.sigma[0], "levels": table.levels}
+    landscape = {
+        "tau": TAU,
+        "start": "sigma",
+        "start_sigma": ladder.sigma[0],
+        "levels": table.levels,
+    }
     landscape["clean"] = [{"sigma": s, "mean": e.mean, "stderr": e.stderr} for s, e in clean]
     landscape["biases"] = [
-        {"to": to, "from": start, "mean": b.mean, "stderr": b.stderr} for to, start, b in table.matrix()
+        {"to": to, "from": start, "mean": b.mean, "stderr": b.stderr}
+        for to, start, b in table.matrix()
     ]
     put(folder / "landscape.json", landscape)
     put(folder / "log.jsonl", log(1200, 0.02))
@@ -95,7 +103,10 @@ def search(folder: Path, label, scale, seed=0):
 
 def log(updates, floor):
     at = range(50, updates + 1, 50)
-    return lines({"update": u, "loss": floor + 1 / u, "lr": 1e-3, "valid_mse": floor / 5 + 2 / u} for u in at)
+    return lines(
+        {"update": u, "loss": floor + 1 / u, "lr": 1e-3, "valid_mse": floor / 5 + 2 / u}
+        for u in at
+    )
 
 
 def biases(denoiser, schedule, seed=0):
@@ -117,7 +128,10 @@ def evaluate(folder: Path, label, dataset, seed, steps, end):
         error = (end * 10 ** (2 * (k / steps - 1))) ** 2
         add("mse", k, error, 0.8 * error, 1.3 * error)
         add("fsd", k, 3 * error)
-    add("correlation_time", None, 8.0 / end, 6.0 / end, 9.0 / end)
+    add("one_step_mse", None, 1.1 * (end / 100) ** 2)
+    add("correlation_time", None, 8.0 / end, 7.5 / end, 8.5 / end)
+    add("correlation_time_worst", None, 6.0 / end)
+    add("correlation_time_best", None, 9.0 / end)
     add("broken", None, 0.0)
     put(folder / "rows.jsonl", lines(rows))
     if label != "unet":
@@ -125,12 +139,43 @@ def evaluate(folder: Path, label, dataset, seed, steps, end):
             {"n": n, "nfe": n + 1, "to_full": 1 - 0.2 * end * 0.5**n, "to_full_stderr": 0.02,
              "to_teacher": 0.9, "to_teacher_stderr": 0.01, "batches": 4} for n in range(NFE[label])
         ]  # fmt: skip
-        put(folder / "gradients.json", [*made, made[-1] | {"n": "full"}, made[0] | {"n": "teacher"}])
+        put(
+            folder / "gradients.json",
+            [*made, made[-1] | {"n": "full"}, made[0] | {"n": "teacher"}],
+        )
     stage(folder, "evaluate", label, seed, 5.0)
     return rows
 
 
-def fabricate(folder: Path, *, rank=1, dataset="ks", title="", points=32, frames=41, members=2, methods=METHODS):  # fmt: skip
+def train(folder: Path, label, place, end):
+    """Search, training and biases of one method."""
+    unit = f"{label}/seed-0"
+    schedule, denoiser = linear(12).capped(), oracle(0.1)
+    if label.startswith("adaptive"):
+        schedule, denoiser = search(folder / "02-search" / unit, label, 0.1 / (1 + place % 2))
+    trained = folder / "03-train" / unit
+    put(trained / "log.jsonl", log(3000, 0.01 * end))
+    stage(trained, "train", label, 0, 100.0 + 30 * place, 3000)
+    if label != "unet":
+        times = [
+            {"update": 1000 * u, "rows": biases(oracle(0.1 * 0.8**u), schedule)} for u in (1, 2, 3)
+        ]
+        put(trained / "chain.jsonl", lines(times))
+        put(folder / "06-evaluate" / unit / "bias.json", biases(denoiser, schedule, 1))
+
+
+def roll(place: Path, label, truth, error, members):
+    """Members that differ by the size of their errors."""
+    guess = np.stack([truth[:, 1:] + (1 + 0.2 * m) * error for m in range(members)])
+    place.mkdir(parents=True)
+    np.save(place / "prediction.npy", guess.astype(np.float32))
+    steps = truth.shape[1] - 1
+    told = {"dt": 0.25, "members": members, "trajectories": len(truth), "steps": steps}
+    put(place / "rollout.json", told | {"broken": [[0] * len(truth)] * members})
+    stage(place, "rollout", label, 0, 2.0 * NFE[label])
+
+
+def fabricate(folder: Path, *, rank=1, dataset="ks", points=32, frames=41, methods=METHODS):
     """A whole run. The methods differ by the size of their errors, which grow over the rollout."""
     truth = waves(rank, points=points, frames=frames)
     data = Trajectories.from_array(
@@ -144,31 +189,17 @@ def fabricate(folder: Path, *, rank=1, dataset="ks", title="", points=32, frames
         (folder / name).mkdir(parents=True)
     save(data, folder / "01-data" / "test.h5")
     stage(folder / "01-data", "data", "", 0, 12.0)
-    put(folder / "run.json", {"format": 1, "version": "0.1.0", "dataset": dataset, "title": title or f"{dataset}, analytic"})  # fmt: skip
+    told = {"format": 1, "version": "0.1.0", "dataset": dataset, "title": f"{dataset}, analytic"}
+    put(folder / "run.json", told)
     put(folder / "config.yaml", f"data:\n  name: {json.dumps(dataset)}\nseed: 0\n")
     noise = waves(rank, points=points, frames=frames, seed=7)[:, 1:]
     ramp = 10 ** (2 * np.arange(1, frames) / (frames - 1) - 2)
     rows = []
-    for i, label in enumerate(methods):
-        end = METHODS[label]
-        unit = f"{label}/seed-0"
-        schedule, denoiser = linear(12).capped(), oracle(0.1)
-        if label.startswith("adaptive"):
-            schedule, denoiser = search(folder / "02-search" / unit, label, 0.1 / (1 + i % 2))
-        place = folder / "03-train" / unit
-        put(place / "log.jsonl", log(3000, 0.01 * end))
-        stage(place, "train", label, 0, 100.0 + 30 * i, 3000)
-        if label != "unet":
-            times = [{"update": 1000 * u, "rows": biases(oracle(0.1 * 0.8**u), schedule)} for u in (1, 2, 3)]  # fmt: skip
-            put(place / "chain.jsonl", lines(times))
-            put(folder / "06-evaluate" / unit / "bias.json", biases(denoiser, schedule, 1))
-        grown = end * ramp.reshape(-1, *[1] * (rank + 1)) * noise
-        guess = np.stack([truth[:, 1:] + (1 + 0.2 * m) * grown for m in range(members)])
-        place = folder / "05-rollout" / unit
-        place.mkdir(parents=True)
-        np.save(place / "prediction.npy", guess.astype(np.float32))
-        put(place / "rollout.json", {"stride": 1, "dt": 0.25, "members": members, "trajectories": 3, "steps": frames - 1, "broken": [[0] * 3] * members})  # fmt: skip
-        stage(place, "rollout", label, 0, 2.0 * NFE[label])
+    for place, label in enumerate(methods):
+        end, unit = METHODS[label], f"{label}/seed-0"
+        train(folder, label, place, end)
+        error = end * ramp.reshape(-1, *[1] * (rank + 1)) * noise
+        roll(folder / "05-rollout" / unit, label, truth, error, 2)
         rows += evaluate(folder / "06-evaluate" / unit, label, dataset, 0, frames - 1, end)
     put(folder / "results.jsonl", lines(rows))
     return folder

@@ -116,11 +116,10 @@ class Method:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Tables list direct models, then fixed schedules, other models, and searched schedules last."""
-        rank = 0 if self.model == "direct" else 2 if self.model != "diffusion" else 3 if self.searched else 1
-        names = list(SCHEDULES)
-        place = names.index(self.schedule) if self.schedule in names else len(names)
-        return rank, place, bool(self.finetune), self.unroll
+        """Its place in a table: direct models, fixed schedules, other models, searched ones; then by label."""
+        names = ["direct", *SCHEDULES, *_models(), ADAPTIVE]
+        base = self.schedule or self.model
+        return names.index(base) if base in names else len(names) - 1, _natural(self.label)
 
     @property
     def trained(self) -> Method:
@@ -241,8 +240,13 @@ def title_of(label: str) -> str:
 
 
 def order_of(label: str) -> tuple[Any, ...]:
-    """Where a table lists a label; other people's methods stand before the searched ones."""
+    """Where a table lists a label; somebody else's stand behind all others."""
     try:
         return method(label).order
     except ValueError:
-        return (2, 0, False, 0)
+        return (10_000, _natural(label))
+
+
+def _natural(label: str) -> list[tuple[int, str]]:
+    """So that ut10 comes after ut2."""
+    return [(int(p), "") if p.isdecimal() else (-1, p) for p in re.split(r"(\d+)", label)]

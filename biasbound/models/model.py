@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -33,6 +33,7 @@ from biasbound.registry import find, home
 __all__ = ["MODELS", "Examples", "Frame", "Model", "Recipe", "Settings", "make", "target_of"]
 
 
+@runtime_checkable
 class Examples(Protocol):
     """A batch: windows of frames (B, W, C, *N), and the channels that only inform (B, P, *N)."""
 

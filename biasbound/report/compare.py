@@ -1,4 +1,4 @@
-"""Several runs in one table and one page."""
+"""Several runs in one table, one page and common figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from biasbound.metrics.rows import Row
+from biasbound.report.figures import OVER_RUNS, save_figures
 from biasbound.report.page import write_page
 from biasbound.report.study import Study, read_study
 from biasbound.report.write import write_tables
@@ -17,45 +17,67 @@ __all__ = ["merged", "write_comparison"]
 
 
 def write_comparison(runs: Sequence[Path], out: Path) -> list[Path]:
-    """Write table.md, table.tex and index.html of all these runs."""
+    """Write table.md, table.tex, figures/ and index.html of all these runs; returns their paths.
+
+    Figures are those of `OVER_RUNS` that the runs have data for.
+    """
     study = merged([read_study(run) for run in runs])
     out.mkdir(parents=True, exist_ok=True)
-    return [*write_tables(study, out), write_page(study, out / "index.html")]
+    return [
+        *write_tables(study, out),
+        *save_figures(study, out / "figures", OVER_RUNS, required=False),
+        write_page(study, out / "index.html"),
+    ]
 
 
 def merged(studies: Sequence[Study]) -> Study:
     """All rows, searches and models of several runs as one study.
 
-    A method that several runs have (with the same dataset and seed) is named after its run. Rollouts are shown beside
-    the truth of the first run, so only those of runs with the same test data are kept.
+    A method that several runs have (with the same dataset and seed) is named after its run.
+    Rollouts are shown beside the truth of the first run, so only those of runs with the same test
+    data are kept.
     """
     first, runs = studies[0], _run_names([s.folder for s in studies])
-    had = Counter((row.dataset, row.method, row.seed) for s in studies for row in _one_each(s))
-    clash = {(dataset, method) for (dataset, method, _), n in had.items() if n > 1}
-    rows, searches, models, stages = [], [], [], []
-    for study, run in zip(studies, runs, strict=True):
-
-        def named(label: str, dataset: str = study.dataset, run: str = run) -> str:
-            return f"{label} @ {run}" if (dataset, label) in clash else label
-
-        same = _test_key(study) is not None and _test_key(study) == _test_key(first)
-        rows += [replace(row, method=named(row.method, row.dataset)) for row in study.rows]
-        searches += [replace(s, label=named(s.label), dataset=study.dataset) for s in study.searches]
-        models += [
-            replace(m, label=named(m.label), dataset=study.dataset, rollout=m.rollout if same else None)
-            for m in study.models
-        ]
-        stages += [{**stage, "run": run} for stage in study.provenance]
+    had = Counter(unit for s in studies for unit in {row.unit for row in s.rows})
+    clash = {(dataset, label) for (dataset, label, _), n in had.items() if n > 1}
+    named = [_renamed(s, run, clash) for s, run in zip(studies, runs, strict=True)]
+    told = [s if s.folder == first.folder or _same_test(s, first) else _without_rollouts(s) for s in named]
     return replace(
         first,
         dataset=" · ".join(dict.fromkeys(s.dataset for s in studies)),
         title=" · ".join(runs),
         config="\n".join(f"# {run}\n{s.config}" for run, s in zip(runs, studies, strict=True)),
-        rows=tuple(rows),
-        searches=tuple(searches),
-        models=tuple(models),
-        provenance=tuple(stages),
+        rows=tuple(row for s in told for row in s.rows),
+        searches=tuple(search for s in told for search in s.searches),
+        models=tuple(model for s in told for model in s.models),
+        stages=tuple(stage for s in told for stage in s.stages),
     )
+
+
+def _renamed(study: Study, run: str, clash: set[tuple[str, str]]) -> Study:
+    """The same study with its dataset and, where its name is not enough, its run told everywhere."""
+
+    def name(dataset: str, label: str) -> str:
+        return f"{label} @ {run}" if (dataset, label) in clash else label
+
+    own = study.dataset
+    return replace(
+        study,
+        rows=tuple(replace(r, method=name(r.dataset, r.method)) for r in study.rows),
+        searches=tuple(replace(s, label=name(own, s.label), dataset=own) for s in study.searches),
+        models=tuple(replace(m, label=name(own, m.label), dataset=own) for m in study.models),
+        stages=tuple(replace(s, unit=f"{run}/{s.unit}") for s in study.stages),
+    )
+
+
+def _without_rollouts(study: Study) -> Study:
+    return replace(study, models=tuple(replace(m, rollout=None) for m in study.models))
+
+
+def _same_test(one: Study, other: Study) -> bool:
+    """Whether both runs have the same test data, as far as their data stages tell."""
+    keys = [[s.key for s in study.stages if s.stage == "data"] for study in (one, other)]
+    return keys[0] == keys[1] and None not in keys[0] and bool(keys[0])
 
 
 def _run_names(folders: Sequence[Path]) -> list[str]:
@@ -71,16 +93,3 @@ def _run_names(folders: Sequence[Path]) -> list[str]:
         return "/".join(place[-length:])
 
     return [end(place) for place in places]
-
-
-def _one_each(study: Study) -> list[Row]:
-    """One row a method, dataset and seed."""
-    return list({row.unit: row for row in study.rows}.values())
-
-
-def _test_key(study: Study) -> str | None:
-    """What tells the test data of two runs apart."""
-    for stage in study.provenance:
-        if stage.get("stage") == "data":
-            return str(stage.get("key"))
-    return None

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from biasbound._io import replacing
-from biasbound.report import figures_flow, figures_search
+from biasbound.report import figures_flow, figures_rows, figures_search
 from biasbound.report.study import Study
 from biasbound.report.style import Absent
 
-__all__ = ["FIGURES", "save_figure", "save_figures"]
+__all__ = ["FIGURES", "OVER_RUNS", "known_figures", "save_figure", "save_figures"]
 
-FIGURES: dict[str, Callable[[Study], Figure]] = {**figures_search.FIGURES, **figures_flow.FIGURES}
+FIGURES: dict[str, Callable[[Study], Figure]] = {
+    **figures_search.FIGURES,
+    **figures_rows.FIGURES,
+    **figures_flow.FIGURES,
+}
+OVER_RUNS = tuple(figures_rows.FIGURES)  # those that make sense for several runs at once
 KINDS: dict[str, dict[str, Any]] = {"png": {"dpi": 140}, "pdf": {"metadata": {"CreationDate": None}}}
 
 
-def save_figures(study: Study, folder: Path, only: Sequence[str] | None = None) -> list[Path]:
-    """Save figures as PNG and PDF; without `only` all those that the study has data for.
+def known_figures(names: Iterable[str]) -> None:
+    """Refuse a name that is no figure's."""
+    for name in names:
+        if name not in FIGURES:
+            raise ValueError(f"there is no figure {name!r}; choose one of {', '.join(FIGURES)}")
 
-    A figure that was asked for by name and cannot be drawn is a ValueError.
+
+def save_figures(
+    study: Study, folder: Path, names: Sequence[str] | None = None, *, required: bool = True
+) -> list[Path]:
+    """Save figures as PNG and PDF; without `names` all those that the study has data for.
+
+    A named figure that cannot be drawn is a ValueError, unless it is not `required`.
     """
-    unknown = [name for name in only or () if name not in FIGURES]
-    if unknown:
-        raise ValueError(f"there is no figure {unknown[0]!r}; there are {', '.join(FIGURES)}")
+    known_figures(names or ())
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
-    for name in FIGURES if only is None else only:
+    for name in FIGURES if names is None else names:
         try:
             figure = FIGURES[name](study)
         except Absent:
-            if only is not None:
+            if names is not None and required:
                 raise
             continue
         saved += save_figure(figure, folder / name)

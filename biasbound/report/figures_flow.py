@@ -1,4 +1,4 @@
-"""Figures of the flows: samples, rollouts, spectra, distances over time, training curves."""
+"""Figures of the flows: samples, rollouts, spectra; and training curves."""
 
 from __future__ import annotations
 
@@ -7,49 +7,27 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from biasbound.data.trajectories import Trajectories
-from biasbound.report.pictures import image, quantities
-from biasbound.report.reading import numbers
-from biasbound.report.study import Model, Study
-from biasbound.report.style import WIDTH, Absent, curve, finish, name_ends
+from biasbound.report.parts import Model
+from biasbound.report.pictures import evenly, image, quantities, shape_of
+from biasbound.report.study import Study
+from biasbound.report.style import WIDTH, Absent, curve, finish, grid_of, name_ends
 
-__all__ = ["first_quantity", "fsd", "rollouts", "samples", "spectra", "training"]
+__all__ = ["last_spectra", "rollouts", "samples", "spectra", "training"]
 
 COLUMNS = 4  # frames of a flow in two dimensions
 METHODS = 5  # rollouts beside each other at most
 SAMPLES = 3
 TRUTH: dict[str, Any] = {"color": "0.6", "linewidth": 4.5, "linestyle": "-", "marker": ""}
+Picture = tuple[str, np.ndarray, np.ndarray]  # title, values, what sets the colours
 ROUND_OFF = 1e-12  # of the largest energy: what lies below is the arithmetic's
 
 
-def first_quantity(test: Trajectories, fields: Float[np.ndarray, "K C *N"]) -> tuple[str, Float[np.ndarray, "K ..."]]:
-    """(name, values) of what the eye knows best: vorticity of a flow, else the first channel.
-
-    A third space axis is cut in its middle; values inside a body are NaN.
-    """
-    name, values = list(all_quantities(test, fields).items())[-1 if _is_flow(test) else 0]
-    return name, values
-
-
-def _is_flow(test: Trajectories) -> bool:
-    return len(test.layout.grid) > 1 and len(test.channels) > 1
-
-
-def all_quantities(test: Trajectories, fields: Float[np.ndarray, "K C *N"]) -> dict[str, Float[np.ndarray, "K ..."]]:
-    """Everything worth showing of some frames, by name."""
-    if len(test.layout.grid) == 1:
-        return {name: fields[:, c] for c, name in enumerate(test.channels)}
-    middle: Any = (..., *(n // 2 for n in test.layout.grid[2:]))
-    found = quantities(test, np.asarray(fields[middle]))
-    mask = test.static.get("mask")
-    if mask is None:
-        return found
-    shape = next(iter(found.values())).shape[1:]
-    solid = np.broadcast_to(np.asarray(mask)[middle], shape) < 0.5
-    return {name: np.where(solid, np.nan, values) for name, values in found.items()}
+def _familiar(test: Trajectories, fields: Float[np.ndarray, "K C *N"]) -> tuple[str, Float[np.ndarray, "K ..."]]:
+    """(name, values) of the most familiar quantity."""
+    return next(iter(quantities(test, fields).items()))
 
 
 def _test(study: Study) -> Trajectories:
@@ -65,10 +43,10 @@ def _rolled(study: Study) -> list[Model]:
     return models
 
 
-def _extent(test: Trajectories, frames: int, dt: float) -> tuple[float, float, float, float]:
+def _extent(test: Trajectories, frames: int) -> tuple[float, float, float, float]:
     """Of a space–time picture, or of a frame."""
     if len(test.layout.grid) == 1:
-        return (dt, dt * max(frames, 2), *test.layout.domain[0])
+        return (test.dt, test.dt * max(frames, 2), *test.layout.domain[0])
     return (*test.layout.domain[0], *test.layout.domain[1])
 
 
@@ -77,36 +55,29 @@ def samples(study: Study) -> Figure:
     test = _test(study)
     count = min(SAMPLES, len(test))
     flat = len(test.layout.grid) == 1
-    frames = np.arange(test.layout.frames) if flat else _evenly(test.layout.frames, COLUMNS)
+    frames = np.arange(test.layout.frames) if flat else evenly(test.layout.frames, COLUMNS)
     taken = test.take(np.arange(count), np.broadcast_to(frames, (count, len(frames))))
-    every = [first_quantity(test, fields) for fields in taken]
+    every = [_familiar(test, fields) for fields in taken]
     name, shown = every[0][0], np.stack([values for _, values in every])
-    rows, columns = (1, count) if flat else (count, len(frames))
-    height = 2.7 if flat else 0.4 + count * 0.85 * WIDTH / columns * _aspect(test)
+    if flat:
+        height, pictures = 2.7, shown[None]
+        titles = [f"trajectory {i}" for i in range(count)]
+    else:
+        height, pictures = 0.4 + count * 0.85 * WIDTH / len(frames) * shape_of(test), shown
+        titles = [f"t = {k * test.dt:.3g}" for k in frames]
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    extent = _extent(test, test.layout.frames, test.dt)
-    for i, values in enumerate(shown):
-        for j, axes in enumerate([grid[0, i]] if flat else grid[i]):
-            drawn = image(axes, values if flat else values[j], shown, extent)
-            title = f"trajectory {i}" if flat else f"t = {frames[j] * test.dt:.3g}" if i == 0 else ""
-            axes.set_title(title, fontsize=9)
-            if flat:
-                axes.set_xlabel("time t")
-            else:
-                axes.set_aspect("equal")
+    grid = figure.subplots(*pictures.shape[:2], squeeze=False, sharex=True, sharey=True)
+    extent = _extent(test, test.layout.frames)
+    for axes, picture in zip(grid.ravel(), pictures.reshape(-1, *pictures.shape[2:]), strict=True):
+        drawn = image(axes, picture, shown, extent)
+        if not flat:
+            axes.set_aspect("equal")
+    for axes, title in zip(grid[0], titles, strict=True):
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel("time t" if flat else "")
     grid[0, 0].set_ylabel("position x" if flat else "")
     figure.colorbar(drawn, ax=list(grid.ravel()), label=name, pad=0.01)
     return figure
-
-
-def _evenly(count: int, wanted: int) -> np.ndarray:
-    return np.unique(np.linspace(0, count - 1, wanted).round().astype(np.int64))
-
-
-def _aspect(test: Trajectories) -> float:
-    (left, right), (bottom, top) = test.layout.domain[:2]
-    return min(2.0, max(0.25, (top - bottom) / (right - left)))
 
 
 def rollouts(study: Study, trajectory: int = 0) -> Figure:
@@ -115,15 +86,15 @@ def rollouts(study: Study, trajectory: int = 0) -> Figure:
     shapes = [m.rollout.prediction.shape for m in models if m.rollout is not None]
     frames = min(shape[2] for shape in shapes)
     truth = study.truth(1, frames, trajectory)[0]
-    name, true = first_quantity(test, truth)
+    name, true = _familiar(test, truth)
     flat = len(test.layout.grid) == 1
-    pick = np.arange(frames) if flat else _evenly(frames, COLUMNS)
-    lines: list[tuple[str, np.ndarray, np.ndarray]] = [("truth", true[pick], true[pick])]
+    pick = np.arange(frames) if flat else evenly(frames, COLUMNS)
+    lines: list[Picture] = [("truth", true[pick], true[pick])]
     for model in models:
         assert model.rollout is not None
         fields = np.asarray(model.rollout.prediction[0, trajectory, :frames])
         with np.errstate(invalid="ignore", over="ignore"):  # a rollout may have broken down
-            guess = first_quantity(test, fields)[1][pick]
+            guess = _familiar(test, fields)[1][pick]
             error = guess - true[pick]
         lines.append((model.label, guess, true[pick]))
         lines.append(("error", error, true[pick] - np.nanmean(true)))
@@ -132,14 +103,12 @@ def rollouts(study: Study, trajectory: int = 0) -> Figure:
     return _frame_rows(test, name, lines, pick)
 
 
-def _space_times(
-    test: Trajectories, name: str, lines: list[tuple[str, np.ndarray, np.ndarray]], frames: int
-) -> Figure:
-    """One row a method: its prediction left, its error right; the truth on top."""
+def _space_times(test: Trajectories, name: str, lines: list[Picture], frames: int) -> Figure:
+    """One row per method: its prediction left, its error right; the truth on top."""
     rows = (len(lines) + 1) // 2
     figure = Figure(figsize=(WIDTH, 0.5 + 1.45 * rows), layout="constrained")
     grid = figure.subplots(rows, 2, squeeze=False, sharex=True, sharey=True)
-    extent = _extent(test, frames, test.dt)
+    extent = _extent(test, frames)
     grid[0, 1].set_axis_off()
     places = [grid[0, 0], *grid[1:].ravel()]
     for axes, (title, values, scale) in zip(places, lines, strict=True):
@@ -153,14 +122,12 @@ def _space_times(
     return figure
 
 
-def _frame_rows(
-    test: Trajectories, name: str, lines: list[tuple[str, np.ndarray, np.ndarray]], pick: np.ndarray
-) -> Figure:
-    """One row of frames for the truth and two a method."""
-    height = 0.8 * WIDTH / (len(pick) + 0.4) * _aspect(test) + 0.1
+def _frame_rows(test: Trajectories, name: str, lines: list[Picture], pick: np.ndarray) -> Figure:
+    """One row of frames for the truth and two for each method."""
+    height = 0.8 * WIDTH / (len(pick) + 0.4) * shape_of(test) + 0.1
     figure = Figure(figsize=(WIDTH, 0.6 + height * len(lines)), layout="constrained")
     grid = figure.subplots(len(lines), len(pick), squeeze=False, sharex=True, sharey=True)
-    extent = _extent(test, len(pick), test.dt)
+    extent = _extent(test, len(pick))
     for row, (title, values, scale) in zip(grid, lines, strict=True):
         for axes, frame in zip(row, values, strict=True):
             drawn = image(axes, frame, scale, extent)
@@ -174,7 +141,7 @@ def _frame_rows(
 
 
 def last_spectra(study: Study) -> Mapping[str, Float[np.ndarray, " K"]]:
-    """Energy spectra at the last predicted frame of "truth" and of each method, over all its trajectories."""
+    """Energy spectra at the last predicted frame: of "truth" and of each method by label."""
     found: dict[str, Float[np.ndarray, " K"]] = {}
     for model in _rolled(study):
         assert model.rollout is not None
@@ -192,7 +159,7 @@ def last_spectra(study: Study) -> Mapping[str, Float[np.ndarray, " K"]]:
 def spectra(study: Study) -> Figure:
     """Energy spectra of truth and predictions at the last step of the rollout."""
     _test(study)
-    figure, axes = _single()
+    figure, (axes,) = grid_of(1, height=3.5)
     found = last_spectra(study)
     for name, energy in found.items():
         k = np.arange(1, len(energy)).tolist()
@@ -204,50 +171,26 @@ def spectra(study: Study) -> Figure:
     return figure
 
 
-def _single() -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(0.72 * WIDTH, 4.0), layout="constrained")
-    return figure, figure.subplots()
-
-
-def fsd(study: Study) -> Figure:
-    """Fréchet spectral distance over the rollout, mean over seeds, one line a method."""
-    found = study.series("fsd")
-    if not found:
-        raise Absent("this run has no rows of the metric fsd: they come from the stage 06-evaluate")
-    figure, axes = _single()
-    for dataset, label in dict.fromkeys(key[:2] for key in found):
-        own = [points for key, points in found.items() if key[:2] == (dataset, label)]
-        seeds = [{p[0]: p[1] for p in points} for points in own]
-        steps = sorted(set.intersection(*(set(s) for s in seeds)))
-        means = [float(np.mean([s[k] for s in seeds])) for k in steps]
-        curve(axes, steps, means, label, study.labels.index(label))
-    finish(axes, x="predicted frame", y="Fréchet spectral distance", log="y", legend=False)
-    name_ends(axes)
-    return figure
-
-
 def training(study: Study) -> Figure:
     """Loss, and validation measures where they were logged, against the updates."""
     models = [m for m in study.first_seeds() if m.log]
     if not models:
         raise Absent("this run has no training logs: they come from the stage 03-train")
     measures = {key for m in models for row in m.log for key in row} - {"update", "lr", "loss"}
-    panels = ["loss", *sorted(m for m in measures if not m.endswith("_stderr"))[:3]]
-    figure = Figure(figsize=(WIDTH, 0.3 + 3.0 * -(-len(panels) // 2)), layout="constrained")
-    grid = figure.subplots(-(-len(panels) // 2), min(2, len(panels)), squeeze=False).ravel()
-    for spare in grid[len(panels) :]:
-        spare.remove()
-    for axes, measure in zip(grid, panels, strict=False):
+    shown = ["loss", *sorted(m for m in measures if not m.endswith("_stderr"))[:3]]
+    figure, panels = grid_of(len(shown), columns=2, share=False)
+    for axes, measure in zip(panels, shown, strict=True):
         for model in models:
-            rows = [r for r in model.log if r.get(measure) is not None]
-            curve(axes, numbers(rows, "update"), numbers(rows, measure), model.label, study.labels.index(model.label))
+            points = [(row.get("update"), row.get(measure)) for row in model.log]
+            known = [(x, y) for x, y in points if x is not None and y is not None]
+            place = study.labels.index(model.label)
+            curve(axes, [x for x, _ in known], [y for _, y in known], model.label, place)
         finish(axes, x="updates", y=measure, log="y", legend=False)
         name_ends(axes)
     return figure
 
 
 FIGURES: dict[str, Callable[[Study], Figure]] = {
-    "fsd": fsd,
     "samples": samples,
     "rollouts": rollouts,
     "training": training,

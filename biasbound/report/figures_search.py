@@ -1,4 +1,4 @@
-"""Figures of the method itself: thresholds, ladders, errors and biases along the chain, gradients."""
+"""Figures of the method itself: thresholds, ladders, biases along the chain, gradients."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
-from biasbound.report.reading import numbers
+from biasbound.report.parts import Model, Moment, Search
 from biasbound.report.staircase import staircase, tau_edges
-from biasbound.report.study import Model, Search, Study
+from biasbound.report.study import Study
 from biasbound.report.style import LOOK, PALETTE, WIDTH, Absent, curve, finish, grid_of, look
 
 __all__ = ["contributions", "gradients", "ladder", "landscape", "schedules", "thresholds"]
@@ -30,21 +31,28 @@ def _found(items: Sequence[Any], what: str, stage: str) -> Sequence[Any]:
     return items
 
 
+def _column(rows: Sequence[Any], name: str) -> list[float]:
+    """One field of each row; NaN where it is not known."""
+    found = [getattr(row, name) for row in rows]
+    return [math.nan if value is None else float(value) for value in found]
+
+
 def crossings(search: Search, tau: float, width: float) -> list[tuple[float, list[float]]]:
     """(σ, clean-input errors) of the measurements whose own bias lies within τ ± width."""
     found: dict[float, list[float]] = {}
-    for point in search.points:
-        if abs(point["own"] - tau) <= width:
-            found.setdefault(float(point["sigma"]), []).append(float(point["clean"]))
+    for point in search.exploration.points:
+        if abs(point.own - tau) <= width:
+            found.setdefault(point.sigma, []).append(point.clean)
     return sorted(found.items())
 
 
 def thresholds(study: Study, width: float = 0.01) -> Figure:
-    """Clean-input error against σ at the moments at which the own bias passes τ ± width, for several τ.
+    """Clean-input error against σ when the own bias passes τ ± width, for several τ.
 
     Crosses mark the lowest level that the exploration brought below its τ.
     """
-    searches = _found([s for s in study.searches if s.points], "exploration", "02-search")
+    searches = [s for s in study.searches if s.exploration.points]
+    _found(searches, "exploration.json", "02-search")
     figure, panels = grid_of(len(searches), height=3.6, columns=2)
     for axes, search in zip(panels, searches, strict=True):
         for i, tau in enumerate(TAUS):
@@ -58,8 +66,8 @@ def thresholds(study: Study, width: float = 0.01) -> Figure:
                 axes.errorbar(
                     [s for s, _ in groups], errors, spread, capsize=3, label=f"τ = {tau:.2f} ± {width:g}", **look(i)
                 )
-        lowest = search.solved[0] if search.solved else math.nan
-        errors = [p["clean"] for p in search.points if math.isclose(p["sigma"], lowest)]
+        lowest = min(search.exploration.solved, default=math.nan)
+        errors = [p.clean for p in search.exploration.points if math.isclose(p.sigma, lowest)]
         if errors:
             axes.plot(
                 [lowest], [min(errors)], "x", color="#c00000", markersize=10, markeredgewidth=2.2,
@@ -69,34 +77,20 @@ def thresholds(study: Study, width: float = 0.01) -> Figure:
     return figure
 
 
-def _times(model: Model) -> list[Any]:
+def _times(model: Model) -> list[Moment]:
     pick = np.unique(np.linspace(0, len(model.chain) - 1, SHOWN_TIMES).round().astype(int))
     return [model.chain[i] for i in pick]
 
 
 def schedules(study: Study) -> Figure:
-    """Clean-input and inference-input error along the chain, at several times of training, one panel a method."""
+    """Clean-input and inference-input error along the chain at several times of training."""
     models = _found([m for m in study.first_seeds() if m.chain], "chain.jsonl", "03-train")
     figure, panels = grid_of(len(models))
     for axes, model in zip(panels, models, strict=True):
         times = _times(model)
         for i, time in enumerate(times):
-            sigma = numbers(time["rows"], "sigma")
-            shade = 0.72 * (1 - (i + 1) / len(times))
-            for name, dash, colour in (("clean", "--", PALETTE[0]), ("inference", "-", PALETTE[1])):
-                faint = tuple((1 - shade) * c + shade for c in _rgb(colour))
-                last = i + 1 == len(times)
-                axes.plot(
-                    sigma,
-                    numbers(time["rows"], name),
-                    linestyle=dash,
-                    color=faint,
-                    marker="o" if name == "clean" else "s",
-                    markersize=3.0,
-                    label=f"{name} input" if last else None,
-                    linewidth=LOOK["linewidth"] if last else 1.0,
-                )
-        updates = f"updates {times[0]['update']:,} (pale) to {times[-1]['update']:,}"
+            _errors_at(axes, time, (i + 1) / len(times))
+        updates = f"updates {times[0].update:,} (pale) to {times[-1].update:,}"
         finish(
             axes, x=SIGMA, y="error", title=f"{model.label}\n{updates}", log="xy",
             legend=axes is panels[0],
@@ -104,12 +98,29 @@ def schedules(study: Study) -> Figure:
     return figure
 
 
+def _errors_at(axes: Axes, time: Moment, age: float) -> None:
+    """Both errors at one time: the younger, the paler; those of age 1 are named."""
+    shade = 0.72 * (1 - age)
+    kinds = (("clean", "--", "o", PALETTE[0]), ("inference", "-", "s", PALETTE[1]))
+    for name, dash, marker, colour in kinds:
+        axes.plot(
+            _column(time.rows, "sigma"),
+            _column(time.rows, name),
+            linestyle=dash,
+            color=tuple((1 - shade) * c + shade for c in _rgb(colour)),
+            marker=marker,
+            markersize=3.0,
+            label=f"{name} input" if age == 1 else None,
+            linewidth=LOOK["linewidth"] if age == 1 else 1.0,
+        )
+
+
 def _rgb(colour: str) -> tuple[float, ...]:
     return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
 
 
 def landscape(study: Study) -> Figure:
-    """E_clean over σ with the ladder's levels marked, and E_inf along it; beside it the data's energy spectrum."""
+    """E_clean over σ with the ladder's levels marked, E_inf along it, and the data's spectrum."""
     searches = _found([s for s in study.searches if s.landscape], "landscape.json", "02-search")
     figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
@@ -127,7 +138,7 @@ def landscape(study: Study) -> Figure:
             )  # fmt: skip
         if rows := inference.get((search.label, search.seed)):
             left.plot(
-                numbers(rows, "sigma"), numbers(rows, "inference"), linestyle="none", marker="x",
+                _column(rows, "sigma"), _column(rows, "inference"), linestyle="none", marker="x",
                 color="black", markersize=6, label=f"{name}: inference input (test)",
             )  # fmt: skip
     finish(left, x=SIGMA, y="error", title="Error landscape and ladder", log="xy")
@@ -153,15 +164,15 @@ def _data_spectrum(axes: Axes, study: Study) -> None:
 
 
 def contributions(study: Study) -> Figure:
-    """Own-prediction bias, two-step bias and REB along the chain, one panel a method."""
+    """Own-prediction bias, two-step bias and REB along the chain, one panel per method."""
     models = _found([m for m in study.first_seeds() if m.bias], "bias.json", "06-evaluate")
     figure, panels = grid_of(len(models))
     for axes, model in zip(panels, models, strict=True):
-        sigma = numbers(model.bias, "sigma")
+        sigma = _column(model.bias, "sigma")
         kinds = (("reb", "inference (REB)"), ("two_step", "two steps"), ("own", "own prediction"))
         for i, (key, name) in enumerate(kinds):
-            errors = numbers(model.bias, f"{key}_stderr")
-            curve(axes, sigma, numbers(model.bias, key), name, i, errors, markevery=1)
+            errors = _column(model.bias, f"{key}_stderr")
+            curve(axes, sigma, _column(model.bias, key), name, i, errors, markevery=1)
         axes.axhline(1.0, color="0.4", linewidth=0.8)
         finish(
             axes, x=SIGMA, y="error over clean-input error", title=model.label, log="xy",
@@ -171,20 +182,19 @@ def contributions(study: Study) -> Figure:
 
 
 def gradients(study: Study) -> Figure:
-    """Cosine between gradients with proxy P⁽ⁿ⁾ and full unrolling, against n; teacher forcing as a level."""
+    """Cosine between gradients with proxy P⁽ⁿ⁾ and with full unrolling, against n."""
     models = _found([m for m in study.first_seeds() if m.gradients], "gradients.json", "06-evaluate")
     figure, panels = grid_of(len(models))
+    kinds = {"to_full": "proxy and full unrolling", "to_teacher": "proxy and teacher forcing"}
     for axes, model in zip(panels, models, strict=True):
-        rows = [r for r in model.gradients if isinstance(r["n"], int)]
-        n = numbers(rows, "n")
-        for i, (key, name) in enumerate(
-            (("to_full", "proxy and full unrolling"), ("to_teacher", "proxy and teacher forcing"))
-        ):
-            curve(axes, n, numbers(rows, key), name, i, numbers(rows, f"{key}_stderr"), markevery=1)
+        rows = [r for r in model.gradients if isinstance(r.n, int)]
+        for i, (key, name) in enumerate(kinds.items()):
+            errors = _column(rows, f"{key}_stderr")
+            curve(axes, _column(rows, "n"), _column(rows, key), name, i, errors, markevery=1)
         for row in model.gradients:
-            if row["n"] == "teacher":
+            if row.n == "teacher":
                 axes.axhline(
-                    row["to_full"], color="0.3", linestyle=":",
+                    row.to_full, color="0.3", linestyle=":",
                     label="teacher forcing and full unrolling",
                 )  # fmt: skip
         finish(
@@ -197,33 +207,36 @@ def gradients(study: Study) -> Figure:
 def ladder(study: Study) -> Figure:
     """Two-step bias of every jump σ′ → σ, the border of τ, and the ladder as steps."""
     searches = _found([s for s in study.searches if s.landscape], "landscape.json", "02-search")
-    columns = min(2, len(searches))
-    rows = -(-len(searches) // columns)
-    figure = Figure(figsize=(4.9 * columns, 0.2 + 4.3 * rows), layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    for spare in panels[len(searches) :]:
-        spare.remove()
-    for axes, search in zip(panels, searches, strict=False):
+    figure, panels = grid_of(len(searches), height=4.3, columns=2, share=False)
+    for axes, search in zip(panels, searches, strict=True):
+        drawn = _bias_map(axes, search)
         found = search.landscape
-        levels = found.levels
-        excess = np.full((len(levels),) * 2, np.nan)
-        for (to, start), (bias, _) in found.biases.items():
-            excess[levels.index(to), levels.index(start)] = min(max(bias - 1, 1e-3), 1e9)
-        norm = LogNorm(0.003, 3.0)
-        drawn = axes.imshow(excess, origin="lower", cmap=colormaps["cividis_r"], norm=norm, interpolation="nearest")
-        for edge in tau_edges(levels, found.bias, found.tau):
-            axes.plot(*edge, color="black", linewidth=1.0)
-        if search.schedule is not None and set(search.schedule.sigma) <= set(levels):
-            x, y = staircase([levels.index(s) for s in search.schedule.sigma])
-            axes.plot(x, y, color="white", linewidth=4.0)
-            axes.plot(x, y, color="#c00000", linewidth=2.0, label="ladder")
         bar = figure.colorbar(drawn, ax=axes, extend="both", label="two-step bias")
         ticks = [0.003, 0.01, found.tau - 1, 0.1, 0.3, 1.0, 3.0]
         bar.set_ticks(ticks, labels=[f"{1 + t:g}" for t in ticks])
         bar.ax.minorticks_off()
-        _level_ticks(axes, levels)
+        _level_ticks(axes, found.levels)
         axes.set_title(f"{study.name(search)}, τ = {found.tau:g} (black line)", fontsize=10)
     return figure
+
+
+def _bias_map(axes: Axes, search: Search) -> AxesImage:
+    """One cell per jump, with the border of τ and the ladder."""
+    found = search.landscape
+    assert found is not None
+    levels = found.levels
+    excess = np.full((len(levels),) * 2, np.nan)
+    for (to, start), (bias, _) in found.biases.items():
+        excess[levels.index(to), levels.index(start)] = min(max(bias - 1, 1e-3), 1e9)
+    colours, norm = colormaps["cividis_r"], LogNorm(0.003, 3.0)
+    drawn = axes.imshow(excess, origin="lower", cmap=colours, norm=norm, interpolation="nearest")
+    for edge in tau_edges(levels, found.bias, found.tau):
+        axes.plot(*edge, color="black", linewidth=1.0)
+    if search.schedule is not None and set(search.schedule.sigma) <= set(levels):
+        x, y = staircase([levels.index(s) for s in search.schedule.sigma])
+        axes.plot(x, y, color="white", linewidth=4.0)
+        axes.plot(x, y, color="#c00000", linewidth=2.0, label="ladder")
+    return drawn
 
 
 def _level_ticks(axes: Axes, levels: Sequence[float]) -> None:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Cell", "Line", "Table"]
 
-LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "±": r"$\pm$", "∞": r"$\infty$",
-    "–": "--", "≤": r"$\leq$", "×": r"$\times$",
+LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": "$<$", ">": "$>$", "±": r"$\pm$", "∞": r"$\infty$", "≤": r"$\leq$", "×": r"$\times$",
+    "–": "--",
 }  # fmt: skip
 MARKDOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {c: f"\\{c}" for c in "\\|*_`[]$"}
 
@@ -51,7 +51,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Groups of lines under common columns. With `grouped`, the first column names the group, in its first line."""
+    """Groups of lines under common columns.
+
+    With `grouped`, the first line of each group names it in the first column.
+    """
 
     title: str
     columns: tuple[str, ...]

@@ -1,24 +1,130 @@
-"""The parts of a study: a search with its landscape, a trained model with its rollout."""
+"""The parts of a study, and what each kind of file in a run folder holds.
+
+The dataclasses are the schemas by which files are read: see `biasbound._io.read_json`. JSON has
+neither infinity nor NaN; a null means one of the two, and the type of the field says which.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import BeforeValidator, Field
 
 from biasbound.core.schedule import Schedule
+from biasbound.models.gradients import GradientRow
 
-__all__ = ["Landscape", "Model", "Rollout", "Rows", "Search"]
+__all__ = [
+    "Exploration",
+    "Landscape",
+    "LandscapeFile",
+    "Level",
+    "LogRow",
+    "Model",
+    "Moment",
+    "Point",
+    "Rollout",
+    "RolloutFile",
+    "Run",
+    "Search",
+    "Stage",
+]
 
-Rows = tuple[Mapping[str, Any], ...]
+Infinite = Annotated[float, BeforeValidator(lambda v: math.inf if v is None else v)]
+Unknown = Annotated[float, BeforeValidator(lambda v: math.nan if v is None else v)]
+LogRow = dict[str, int | float | None]  # of log.jsonl: update, loss, lr and what was measured
+
+
+@dataclass(frozen=True)
+class Run:
+    """run.json."""
+
+    dataset: str = ""
+    title: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """stage.json: what a unit cost, and which code made it on which machine."""
+
+    stage: str = ""
+    unit: str = ""
+    key: str | None = None
+    seed: int | None = None
+    updates: int | None = None
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
+    version: str | None = None
+    commit: str | None = None
+    dirty: bool | None = None
+    python: str | None = None
+    torch: str | None = None
+    machine: str | None = None
+    cores: int | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Point:
+    """A level that was measured in a round of the exploration."""
+
+    round: int
+    sigma: float
+    own: Infinite  # own-prediction bias
+    clean: Infinite  # clean-input error
+    update: int | None = None
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """exploration.json: the grid of levels, what was measured on it, and which levels are solved."""
+
+    levels: tuple[float, ...] = ()
+    tau: float | None = None
+    solved: dict[float, Any] = field(default_factory=dict)
+    points: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The clean-input error of a level."""
+
+    sigma: float
+    mean: Infinite
+    stderr: Infinite
+
+
+@dataclass(frozen=True)
+class Jump:
+    """The two-step bias of a jump from a level down to another."""
+
+    to: float
+    start: Annotated[float, Field(alias="from")]
+    mean: Infinite
+    stderr: Infinite
+
+
+@dataclass(frozen=True)
+class LandscapeFile:
+    """landscape.json."""
+
+    tau: float
+    start: str
+    start_sigma: float
+    levels: tuple[float, ...]
+    clean: tuple[Measured, ...]
+    biases: tuple[Jump, ...]
 
 
 @dataclass(frozen=True)
 class Landscape:
-    """What Algorithm 2 saw: solved levels from low to high, their clean-input errors, every two-step bias."""
+    """What Algorithm 2 saw: solved levels from low to high, their clean-input errors, and the
+    two-step bias of every jump."""
 
     tau: float
     start: str
@@ -40,12 +146,40 @@ class Search:
     seed: int
     schedule: Schedule | None = None
     landscape: Landscape | None = None
-    levels: tuple[float, ...] = ()  # the exploration grid
-    tau: float | None = None  # of the exploration
-    solved: tuple[float, ...] = ()
-    points: Rows = ()  # one a round and open level
-    log: Rows = ()
-    dataset: str = ""  # told where a study holds several runs
+    exploration: Exploration = field(default_factory=Exploration)
+    dataset: str = ""  # set where a study holds several runs
+
+
+@dataclass(frozen=True)
+class Level:
+    """Errors and biases at one level of a chain, as in bias.json; NaN is what was not measured."""
+
+    sigma: float
+    clean: Unknown = math.nan
+    clean_stderr: Unknown = math.nan
+    inference: Unknown = math.nan
+    inference_stderr: Unknown = math.nan
+    own: Unknown = math.nan
+    own_stderr: Unknown = math.nan
+    two_step: Unknown = math.nan
+    two_step_stderr: Unknown = math.nan
+    reb: Unknown = math.nan
+    reb_stderr: Unknown = math.nan
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A line of chain.jsonl: all levels after some updates of the training."""
+
+    update: int
+    rows: tuple[Level, ...]
+
+
+@dataclass(frozen=True)
+class RolloutFile:
+    """rollout.json."""
+
+    dt: float
 
 
 @dataclass(frozen=True)
@@ -54,7 +188,6 @@ class Rollout:
 
     prediction: Float[np.ndarray, "M S K C *N"]
     dt: float
-    broken: tuple[tuple[int, ...], ...] = ()  # (M, S): frame at which it became non-finite, 0 never
 
 
 @dataclass(frozen=True)
@@ -63,9 +196,9 @@ class Model:
 
     label: str
     seed: int
-    log: Rows = ()
-    chain: Rows = ()  # {"update", "rows"}: biases during training
-    bias: Rows = ()  # one a level, low → high, on test pairs
-    gradients: Rows = ()
+    log: tuple[LogRow, ...] = ()
+    chain: tuple[Moment, ...] = ()
+    bias: tuple[Level, ...] = ()  # low → high, on test pairs
+    gradients: tuple[GradientRow, ...] = ()
     rollout: Rollout | None = None
-    dataset: str = ""  # told where a study holds several runs
+    dataset: str = ""  # set where a study holds several runs

@@ -1,17 +1,17 @@
-"""Pictures of trajectories: space–time in one dimension, frames of what the eye knows in two.
+"""Pictures of trajectories: space–time in one dimension, frames of familiar quantities in two.
 
-Signed quantities have a diverging map centred on zero, others a sequential one; both read well without
-red–green vision. Colour limits are shared by all frames of a row and leave out the extreme 0.5 %.
+Signed quantities have a diverging map centred on zero, others a sequential one. Both can be read
+without red–green vision. Colour limits are shared by all frames of a row and leave out the
+extreme 0.5 %.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,8 +19,9 @@ from matplotlib.image import AxesImage
 
 from biasbound._io import replacing
 from biasbound.data.trajectories import Trajectories
+from biasbound.metrics import vorticity
 
-__all__ = ["draw", "image", "quantities", "save_picture", "vorticity"]
+__all__ = ["draw", "evenly", "image", "quantities", "save_picture", "shape_of"]
 
 WIDTH = 9.0  # inches
 COLUMNS = 1200  # frames drawn of a one-dimensional trajectory at most
@@ -31,26 +32,12 @@ LABELS = {  # all other flows are without units
 }
 
 
-def vorticity(
-    u: Float[np.ndarray, "... X Y"],
-    v: Float[np.ndarray, "... X Y"],
-    spacing: Sequence[float],
-    periodic: Sequence[bool],
-) -> Float[np.ndarray, "... X Y"]:
-    """ω = ∂v/∂x − ∂u/∂y by central differences (one-sided at the ends of an open axis)."""
-
-    def slope(f: np.ndarray, axis: int) -> np.ndarray:
-        if periodic[axis]:
-            return np.asarray((np.roll(f, -1, axis) - np.roll(f, 1, axis)) / (2 * spacing[axis]))
-        return np.asarray(np.gradient(f, spacing[axis], axis=axis))
-
-    return np.asarray(slope(v, -2) - slope(u, -1))
-
-
 def draw(trajectories: Trajectories, trajectory: int = 0) -> Figure:
     """A figure of one trajectory."""
     if not -len(trajectories) <= trajectory < len(trajectories):
-        raise ValueError(f"{trajectories.name} has trajectories 0 … {len(trajectories) - 1}")
+        raise ValueError(
+            f"{trajectories.name} has no trajectory {trajectory}: choose one of 0 … {len(trajectories) - 1}"
+        )
     one = trajectories.select(range(len(trajectories))[trajectory])
     figure = _space_time(one) if len(one.layout.grid) == 1 else _frames(one)
     told = [f"{name} {float(values[0]):g}" for name, values in one.parameters.items()]
@@ -60,6 +47,7 @@ def draw(trajectories: Trajectories, trajectory: int = 0) -> Figure:
 
 
 def save_picture(figure: Figure, path: Path, overwrite: bool = False) -> None:
+    """Write a figure in the format that the path's ending names."""
     kind = path.suffix[1:].lower()
     if kind not in figure.canvas.get_supported_filetypes():
         raise ValueError(f"{path}: a picture's name must end in .png, .pdf or .svg")
@@ -98,41 +86,63 @@ def _space_time(one: Trajectories) -> Figure:
     return figure
 
 
-def quantities(one: Trajectories, fields: Float[np.ndarray, "K C X Y"]) -> dict[str, Float[np.ndarray, "K X Y"]]:
-    """What to show: pressure and vorticity of a gas, vorticity of a flow, else the channels."""
-    named = {name: fields[:, c] for c, name in enumerate(one.channels)}
+def quantities(of: Trajectories, fields: Float[np.ndarray, "K C *N"]) -> dict[str, Float[np.ndarray, "K ..."]]:
+    """What to show of some frames, by name; the most familiar quantity is the first.
+
+    Pressure and vorticity of a gas, vorticity of a flow, else the channels. A third space axis is
+    cut in its middle; values inside a body are NaN.
+    """
+    if len(of.layout.grid) == 1:
+        return {name: fields[:, c] for c, name in enumerate(of.channels)}
+    middle: Any = (..., *(n // 2 for n in of.layout.grid[2:]))
+    found = _plane_quantities(of, np.asarray(fields[middle]))
+    mask = of.static.get("mask")
+    if mask is None:
+        return found
+    shape = next(iter(found.values())).shape[1:]
+    solid = np.broadcast_to(np.asarray(mask)[middle], shape) < 0.5
+    return {name: np.where(solid, np.nan, values) for name, values in found.items()}
+
+
+def _plane_quantities(of: Trajectories, fields: Float[np.ndarray, "K C X Y"]) -> dict[str, Float[np.ndarray, "K X Y"]]:
+    named = {name: fields[:, c] for c, name in enumerate(of.channels)}
     if {"momentum_x", "momentum_y", "density"} <= {*named}:
         named |= {f"velocity_{a}": named[f"momentum_{a}"] / named["density"] for a in "xy"}
-    if {"velocity_x", "velocity_y"} <= {*named}:
-        spacing = [float(c[1] - c[0]) if len(c) > 1 else 1.0 for c in one.coordinates[:2]]
-        periodic = [kind == "periodic" for kind in one.layout.boundary[:2]]
-        omega = vorticity(named["velocity_x"], named["velocity_y"], spacing, periodic)
-        label = LABELS.get(one.layout.name, LABELS[""])
+    if {"velocity_x", "velocity_y"} <= {*named} and min(fields.shape[2:]) > 2:
+        spacing = [float(c[1] - c[0]) for c in of.coordinates[:2]]
+        periodic = [kind == "periodic" for kind in of.layout.boundary[:2]]
+        velocity = np.stack([named["velocity_x"], named["velocity_y"]], 1)
+        omega = vorticity(velocity, periodic=periodic, spacing=spacing)[:, 0].numpy()
+        label = LABELS.get(of.layout.name, LABELS[""])
         pressure = {label["pressure"]: named["pressure"]} if "pressure" in named else {}
-        return pressure | {label["vorticity"]: omega}
-    return {name: named[name] for name in one.channels[:3]}
+        return {label["vorticity"]: omega} | pressure
+    return {name: named[name] for name in of.channels[:3]}
+
+
+def evenly(count: int, wanted: int) -> Int[np.ndarray, " w"]:
+    """Up to `wanted` of the numbers 0 … count − 1, evenly spaced, both ends among them."""
+    return np.unique(np.linspace(0, count - 1, wanted).round().astype(np.int64))
+
+
+def shape_of(of: Trajectories) -> float:
+    """Height over width of a picture of a plane flow, within what fits on paper."""
+    (left, right), (bottom, top) = of.layout.domain[:2]
+    return min(2.0, max(0.25, (top - bottom) / (right - left)))
 
 
 def _frames(one: Trajectories) -> Figure:
-    """Frames evenly spaced in time, of each quantity; a third space axis is cut in its middle."""
-    (left, right), (bottom, top) = one.layout.domain[:2]
-    aspect = min(2.0, max(0.25, (top - bottom) / (right - left)))
-    count = 4 if aspect > 0.7 else 3
-    k = np.unique(np.linspace(0, one.layout.frames - 1, count).round().astype(np.int64))
-    middle: Any = (..., *(n // 2 for n in one.layout.grid[2:]))
-    fields = one.take(np.array([0]), k[None])[0][middle]
-    rows = quantities(one, fields)
-    mask = one.static.get("mask")
-    if mask is not None:
-        solid = np.broadcast_to(mask[middle], fields[0, 0].shape) < 0.5
-        rows = {name: np.where(solid, np.nan, values) for name, values in rows.items()}
+    """Frames evenly spaced in time, one row per quantity."""
+    aspect = shape_of(one)
+    k = evenly(one.layout.frames, 4 if aspect > 0.7 else 3)
+    rows = quantities(one, one.take(np.array([0]), k[None])[0])
     x, y, t = UNITS.get(one.layout.name, UNITS[""])
-    height = 0.8 * WIDTH / count * aspect + 0.25  # of a row; the rest is for bars and labels
+    height = 0.8 * WIDTH / len(k) * aspect + 0.25  # of a row; the rest is for bars and labels
     figure = Figure(figsize=(WIDTH, 0.85 + height * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), len(k), squeeze=False, sharex=True, sharey=True)
+    extent = (*one.layout.domain[0], *one.layout.domain[1])
     for line, (name, values) in zip(grid, rows.items(), strict=True):
         for axes, frame in zip(line, values, strict=True):
-            drawn = image(axes, frame, values, (left, right, bottom, top))
+            drawn = image(axes, frame, values, extent)
             axes.set_aspect("equal")
         figure.colorbar(drawn, ax=list(line), label=name, pad=0.01)
         line[0].set_ylabel(y)

@@ -1,4 +1,4 @@
-"""The ladder over the two-step-bias map, in units of cells: both the figure and its test read it."""
+"""The ladder over the map of two-step biases, in units of cells."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["staircase", "tau_edges"]
 
 
 def staircase(cells: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Steps through the cells of the ladder's jumps: right from the diagonal to (from, to), then up to the diagonal."""
+    """Steps from jump to jump: right from the diagonal to the cell (from, to), then up again."""
     x, y = [float(cells[0])], [float(cells[0])]
     for to, start in pairwise(cells):
         x += [float(start), float(start)]
@@ -20,7 +20,7 @@ def staircase(cells: Sequence[int]) -> tuple[list[float], list[float]]:
 def tau_edges(
     levels: Sequence[float], bias: Callable[[float, float], float], tau: float
 ) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
-    """Edges ((x, x), (y, y)) between neighbouring cells (from, to) of which one is within τ and one is not."""
+    """Edges ((x, x), (y, y)) between neighbouring cells of which one is within τ, one is not."""
 
     def within(start: int, to: int) -> bool | None:
         inside = 0 <= to < start < len(levels)

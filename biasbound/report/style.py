@@ -1,4 +1,4 @@
-"""One look for all figures: colours that survive colour blindness, line styles and markers that survive a photocopier."""
+"""One look for all figures, which can be read without red–green vision and in grey print."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-__all__ = ["LOOK", "PALETTE", "WIDTH", "Absent", "curve", "finish", "grid_of", "look", "name_ends"]
+__all__ = ["LOOK", "PALETTE", "WIDTH", "Absent", "curve", "finish", "grid_of", "look", "name_ends", "spread"]
 
-WIDTH = 9.0  # inches, as in data.pictures
+WIDTH = 9.0  # inches
 # Okabe and Ito's colours without the yellow, which is too light for a line.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#7f7f7f")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1)))
@@ -29,7 +29,7 @@ def look(index: int) -> dict[str, Any]:
     return {
         "color": PALETTE[index % len(PALETTE)],
         "linestyle": DASHES[index % len(DASHES)],
-        # A second round of colours has other markers, so that no two of the first 64 lines look alike.
+        # A second round of colours has other markers: no two of the first 64 lines look alike.
         "marker": MARKERS[(index + 3 * (index // len(PALETTE))) % len(MARKERS)],
         **LOOK,
     }
@@ -53,13 +53,13 @@ def curve(
         axes.fill_between(x, low, high, color=shown["color"], alpha=0.15, linewidth=0)
 
 
-def grid_of(count: int, height: float = 2.9, columns: int = 3) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` panels that share their axes."""
+def grid_of(count: int, height: float = 2.9, columns: int = 3, share: bool = True) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` panels, which share their axes unless told otherwise."""
     columns = min(columns, count)
     rows = -(-count // columns)
-    width = WIDTH if columns > 1 else 0.62 * WIDTH
+    width = WIDTH if columns > 1 else 0.72 * WIDTH
     figure = Figure(figsize=(width, 0.5 + height * rows), layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share).ravel()
     for spare in panels[count:]:
         spare.remove()
     for lowest in panels[max(0, count - columns) : count]:  # also above a panel that is not there
@@ -96,7 +96,7 @@ def finish(axes: Axes, *, x: str, y: str, title: str = "", log: str = "", legend
 
 
 def name_ends(axes: Axes, gap: float = 0.055) -> None:
-    """Write each line's name beside its end instead of a legend; names keep `gap` of the height between them."""
+    """Write each line's name beside its end instead of a legend, `gap` of the height apart."""
     named = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     ends = []
     for line in named:
@@ -106,12 +106,21 @@ def name_ends(axes: Axes, gap: float = 0.055) -> None:
             place = axes.transData.transform((x[known[-1]], y[known[-1]]))
             ends.append((float(axes.transAxes.inverted().transform(place)[1]), line))
     ends.sort(key=lambda end: end[0])
-    heights = [end[0] for end in ends]
-    for i in range(1, len(heights)):
-        heights[i] = max(heights[i], heights[i - 1] + gap)
-    shift = max(0.0, heights[-1] - 1) / 2 if heights else 0.0
-    for height, (_, line) in zip(heights, ends, strict=True):
+    for height, (_, line) in zip(spread([end[0] for end in ends], gap), ends, strict=True):
         axes.text(
-            1.02, height - shift, str(line.get_label()), color=line.get_color(), fontsize=8,
+            1.02, height, str(line.get_label()), color=line.get_color(), fontsize=8,
             va="center", transform=axes.transAxes,
         )  # fmt: skip
+
+
+def spread(heights: list[float], gap: float) -> list[float]:
+    """Ascending heights moved until they are `gap` apart, and within 0 … 1 as far as they fit."""
+    gap = min(gap, 1 / max(1, len(heights) - 1))
+    moved = list(heights)
+    for i in range(1, len(moved)):
+        moved[i] = max(moved[i], moved[i - 1] + gap)
+    top = 1.0
+    for i in reversed(range(len(moved))):
+        moved[i] = top = min(moved[i], top)
+        top -= gap
+    return moved

@@ -1,32 +1,23 @@
 """The paper's Table 1 from rows, and a short one.
 
-Rows stand as in the paper, then by the alphabet; labels that the paper does not have are shown as they are. What became non-finite is shown
-as ∞ and never averaged away.
+Methods are ordered as in the paper, then by the alphabet. What became non-finite is shown as ∞ and
+never averaged away.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from biasbound.metrics.rows import Row, Summary, over_seeds, select
+from biasbound.models.method import order_of, title_of
+from biasbound.report.errors import at_step, errors_of, one_step
 from biasbound.report.layout import Cell, Line, Table
 
-__all__ = ["Table", "demo_table", "table1", "title_of"]
+__all__ = ["Table", "demo_table", "table1"]
 
 DATASETS = {"kolmogorov": "Kolmo", "transonic": "Tra", "ks": "KS"}  # in the paper's order
-BASES = {
-    "unet": "U-Net",
-    "linear": "Linear",
-    "cosine": "Cosine",
-    "sigmoid": "Sigmoid",
-    "log-uniform": "Log-uniform",
-    "refiner": "PDE-Refiner",
-    "adaptive": "Adaptive",
-}
-OPTIONS = {"v": "v-prediction", "x0": "x0-prediction", "residual": "residual target", "focus": "focused"}
-NORMALISED = {"transonic"}  # errors in units of the training data's spread, and the last one as the long-term score
+SEARCHED = order_of("adaptive")[0]  # the family of the searched schedules
 NONE = Cell("–")
 
 
@@ -41,45 +32,9 @@ class Entry:
 Fill = Callable[[Sequence[Row], int], Entry]  # rows of one method on one dataset, the last step
 
 
-def _base(label: str) -> str | None:
-    return next((b for b in BASES if label == b or label.startswith(f"{b}-")), None)
-
-
-def title_of(label: str) -> str:
-    """A method's name in the paper's words: `unet-ut1`, two frames in the loss, is "U-Net UT, U=2"; an unknown label is itself.
-
-    A fine-tuned model does not name its U, which is a setting of the run (`finetune.unroll`) and not of the label.
-    """
-    base = _base(label)
-    parts = [] if base is None else [p for p in label.removeprefix(base).split("-") if p]
-    words, how = [], "" if base in ("refiner", "adaptive") else " TF"
-    for part in parts:
-        unrolled = re.fullmatch(r"(ut|pf)(\d+)", part)
-        if unrolled and base == "unet":
-            how = f" {unrolled[1].upper()}, U={int(unrolled[2]) + 1}"
-        elif part == "proxy":
-            how = " + Proxy UT"
-        elif part in OPTIONS:
-            words.append(OPTIONS[part])
-        else:
-            return label
-    return label if base is None else ", ".join([BASES[base] + how, *words])
-
-
-def _natural(label: str) -> list[tuple[int, str]]:
-    """So that ut10 comes after ut2."""
-    parts = re.split(r"(\d+)", label)
-    return [(int(p), "") if p.isdecimal() else (-1, p) for p in parts]
-
-
-def _method_order(label: str) -> tuple[int, list[tuple[int, str]]]:
-    base = _base(label)
-    return len(BASES) if base is None else list(BASES).index(base), _natural(label)
-
-
-def _dataset_order(label: str) -> tuple[int, list[tuple[int, str]]]:
+def _dataset_order(dataset: str) -> tuple[int, str]:
     known = list(DATASETS)
-    return known.index(label) if label in known else len(known), _natural(label)
+    return known.index(dataset) if dataset in known else len(known), dataset
 
 
 def _power(value: float, digits: int = 2) -> str:
@@ -108,20 +63,12 @@ def _entry(found: Summary | None, write: Callable[..., str], better: int = 1) ->
     return Entry(Cell(write(found.mean), rest), better * found.mean)
 
 
-def _mse(rows: Sequence[Row], step: int) -> Entry:
-    metric = "mse_norm" if rows[0].dataset in NORMALISED else "mse"
-    return _entry(over_seeds(select(rows, metric=metric, step=step)), _power)
-
-
 def _first(rows: Sequence[Row], last: int) -> Entry:
-    """Over all times of the test data where that was measured, else the first step of the rollouts."""
-    metric = "one_step_mse_norm" if rows[0].dataset in NORMALISED else "one_step_mse"
-    found = over_seeds(select(rows, metric=metric))
-    return _mse(rows, 1) if found is None else _entry(found, _power)
+    return _entry(over_seeds(one_step(rows)), _power)
 
 
 def _tenth(rows: Sequence[Row], last: int) -> Entry:
-    return _mse(rows, 10)
+    return _entry(over_seeds(at_step(rows, 10)), _power)
 
 
 def _time(rows: Sequence[Row], last: int) -> Entry:
@@ -136,7 +83,10 @@ def _time(rows: Sequence[Row], last: int) -> Entry:
 
 
 def _long_term(rows: Sequence[Row], last: int) -> Entry:
-    return _mse(rows, last) if rows[0].dataset in NORMALISED else _time(rows, last)
+    """The error at the last step where errors are normalised, as in the paper."""
+    if errors_of(rows[0].dataset).normalised:
+        return _entry(over_seeds(at_step(rows, last)), _power)
+    return _time(rows, last)
 
 
 def _fsd(rows: Sequence[Row], last: int) -> Entry:
@@ -214,16 +164,19 @@ def _group(rows: Sequence[Row], columns: dict[str, Fill], named: bool) -> tuple[
     """The lines of one dataset."""
     dataset = rows[0].dataset
     last = max((r.step for r in rows if r.metric.startswith("mse") and r.step), default=1)
-    labels = sorted({row.method for row in rows}, key=_method_order)
+    labels = sorted({row.method for row in rows}, key=order_of)
     own = [select(rows, method=label) for label in labels]
     entries = [[fill(part, last) for fill in columns.values()] for part in own]
     lines: list[Line] = []
     for i, (label, cells) in enumerate(zip(labels, _with_best(entries), strict=True)):
         first = [Cell(DATASETS.get(dataset, dataset) if i == 0 else "")] if named else []
-        adaptive = _base(label) == "adaptive"
-        ruled = i > 0 and adaptive != (_base(labels[i - 1]) == "adaptive")
+        ruled = i > 0 and _searched(label) != _searched(labels[i - 1])
         lines.append(Line((*first, Cell(title_of(label)), *cells), ruled))
     return tuple(lines)
+
+
+def _searched(label: str) -> bool:
+    return bool(order_of(label)[0] == SEARCHED)
 
 
 def _repeated(rows: Sequence[Row]) -> bool:
@@ -235,15 +188,14 @@ def _repeated(rows: Sequence[Row]) -> bool:
 def _notes(rows: Sequence[Row], lost: bool) -> tuple[str, ...]:
     """What the reader of these rows must know."""
     known = {row.metric for row in rows}
-    shown = {row.dataset for row in rows}
+    normalised = {row.dataset for row in rows if errors_of(row.dataset).normalised}
+    units = ", ".join(sorted(DATASETS.get(d, d) for d in normalised))
     notes = {
         "Best of each dataset in bold or starred.": True,
         "± is the standard deviation over seeds.": _repeated(rows),
         "1-step MSE: from states at all times of the test trajectories.": "one_step_mse" in known,
         "High-correlation time: mean (worst 10 %, best 10 %).": "correlation_time" in known,
-        f"Errors in normalised units: {', '.join(sorted(DATASETS[d] for d in shown & NORMALISED))}.": bool(
-            shown & NORMALISED
-        ),
+        f"Errors in normalised units: {units}.": bool(normalised),
         "∞: a trajectory became non-finite or its error overflowed.": lost,
         "Broken: trajectories that became non-finite.": "broken" in known,
     }
@@ -261,15 +213,15 @@ def _table(rows: Sequence[Row], columns: dict[str, Fill], title: str, named: boo
 
 
 def table1(rows: Sequence[Row]) -> Table:
-    """Table 1 in the paper's layout, with the cost that it lacks: calls a step, updates and seconds.
+    """Table 1 in the paper's layout, with the cost that it lacks: calls, updates and seconds.
 
-    `mse` in raw units, `mse_norm` for transonic flow, whose long-term score is the error at the last step. Mean ± standard deviation over seeds.
+    Mean ± standard deviation over seeds; `errors_of` says which error a dataset is shown with.
     """
     columns = {n: fill for n, fill in PAPER.items() if n != "Seeds" or _repeated(rows)}
     return _table(rows, columns, "Accuracy and cost of the methods", named=True)
 
 
 def demo_table(rows: Sequence[Row]) -> Table:
-    """The short one: errors, correlation time, calls a step and seconds."""
+    """The short one: errors, correlation time, calls per step and seconds."""
     several = len({row.dataset for row in rows}) > 1
     return _table(rows, DEMO, "Results", named=several)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from biasbound._io import write_text
-from biasbound.report.figures import FIGURES, save_figures
+from biasbound.report.figures import known_figures, save_figures
 from biasbound.report.page import write_page
 from biasbound.report.study import Study, read_study
 from biasbound.report.tables import table1
@@ -15,13 +15,11 @@ __all__ = ["write_report", "write_tables"]
 
 
 def write_report(run: Path, out: Path, *, figures: Sequence[str] | None = None, page: bool = True) -> list[Path]:
-    """Write table.md, table.tex, figures/ and index.html of a run into `out`; the files that were made.
+    """Write table.md, table.tex, figures/ and index.html of a run into `out`; returns their paths.
 
     `figures` names those to draw, () none; without it all that the run has data for are drawn.
     """
-    unknown = [name for name in figures or () if name not in FIGURES]
-    if unknown:  # before anything is written
-        raise ValueError(f"there is no figure {unknown[0]!r}; there are {', '.join(FIGURES)}")
+    known_figures(figures or ())  # before anything is written
     study = read_study(run)
     out.mkdir(parents=True, exist_ok=True)
     made = write_tables(study, out)

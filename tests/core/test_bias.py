@@ -58,7 +58,9 @@ def test_biases_over_zero_clean_error_are_defined():
 
 
 @given(st.floats(0, 2), st.floats(1e-3, 1), seeds, shapes, st.floats(1e-4, 0.9999))
-def test_own_bias_of_the_affine_oracle_is_one_plus_its_sensitivity(kappa, error, seed, shape, sigma):
+def test_own_bias_of_the_affine_oracle_is_one_plus_its_sensitivity(
+    kappa, error, seed, shape, sigma
+):
     oracle = AffineOracle(error, kappa)
     (x,) = fields(shape, torch.float64, seed, 1)
     for power in (1, 2):
@@ -80,7 +82,9 @@ def affine_reb_squared(oracle, schedule):
     mean, variance, rebs = None, None, []
     for sigma in reversed(schedule.sigma):
         noise = (kappa * sigma) ** 2 / alpha_bar(sigma)
-        if mean is None:  # ŷ_T = ε holds no signal: its error has κ/√ᾱ (ε − √ᾱ y), with y ~ N(0, 1)
+        if (
+            mean is None
+        ):  # ŷ_T = ε holds no signal: its error has κ/√ᾱ (ε − √ᾱ y), with y ~ N(0, 1)
             mean, variance = c, noise / sigma**2 + kappa**2
         else:
             mean, variance = c + kappa * mean, noise + kappa**2 * variance
@@ -151,9 +155,13 @@ def decaying(*n):
 def test_the_residual_spectrum_of_the_wiener_oracle(sigma):
     oracle = WienerOracle(decaying(32))
     x, y = oracle.pairs((60_000, 1, 32), seeded())
-    spectrum = bias.residual_spectrum(oracle, x, y, sigma, draws=1, batch_size=20_000, generator=seeded(1))
+    spectrum = bias.residual_spectrum(
+        oracle, x, y, sigma, draws=1, batch_size=20_000, generator=seeded(1)
+    )
     assert torch.allclose(spectrum.power[0], oracle.residual_spectrum(sigma), rtol=0.02)
-    worst = ((spectrum.power[0] - oracle.residual_spectrum(sigma)).abs() / spectrum.stderr[0]).max()
+    worst = (
+        (spectrum.power[0] - oracle.residual_spectrum(sigma)).abs() / spectrum.stderr[0]
+    ).max()
     assert worst < 4.5  # 32 wavenumbers
 
 
@@ -175,7 +183,9 @@ def test_own_bias_of_the_wiener_oracle_is_what_its_spectrum_predicts(n, sigma):
 def test_less_error_means_less_bias_whatever_its_shape():
     """R(cE) = c R(E): uniform rescaling of the error spectrum lowers the predicted bias too."""
     E = decaying(64)[None]
-    bias_of = lambda c: bias.predicted_own_bias(bias.ResidualSpectrum(0.5, c * E, 0 * E, 2, 1)).mean
+    bias_of = lambda c: (
+        bias.predicted_own_bias(bias.ResidualSpectrum(0.5, c * E, 0 * E, 2, 1)).mean
+    )
     assert bias_of(0.1) < bias_of(0.5) < bias_of(1.0)
     assert bias_of(0.0) == 1
 
@@ -185,7 +195,9 @@ def test_the_residual_spectrum_holds_all_of_the_error(shape, seed):
     """Parseval: Σ_k E(k) is the mean squared Euclidean norm."""
     x, y = fields(shape, torch.float64, seed, 2)
     spectrum = bias.residual_spectrum(exact, x, y, 0.5, draws=2)
-    assert spectrum.power.sum().item() == pytest.approx((x - y).flatten(1).square().sum(1).mean().item())
+    assert spectrum.power.sum().item() == pytest.approx(
+        (x - y).flatten(1).square().sum(1).mean().item()
+    )
 
 
 # --- the bound of Appendix B ------------------------------------------------------------------------
@@ -198,7 +210,10 @@ def linear_denoiser(d, seed, scale=1.0):
     def matrices(sigma):
         if sigma not in known:
             rng = seeded(seed + len(known))
-            known[sigma] = [scale * torch.randn(d, d, generator=rng, dtype=torch.float64) / d**0.5 for _ in "AB"]
+            known[sigma] = [
+                scale * torch.randn(d, d, generator=rng, dtype=torch.float64) / d**0.5
+                for _ in "AB"
+            ]
         return known[sigma]
 
     def denoiser(y_t, x, sigma):
@@ -209,11 +224,17 @@ def linear_denoiser(d, seed, scale=1.0):
 
 
 @settings(max_examples=15)
-@given(seeds, st.lists(st.floats(0.01, 0.99), min_size=2, max_size=5, unique=True).map(sorted), st.floats(0.05, 3))
+@given(
+    seeds,
+    st.lists(st.floats(0.01, 0.99), min_size=2, max_size=5, unique=True).map(sorted),
+    st.floats(0.05, 3),
+)
 def test_the_bound_holds_for_linear_denoisers(seed, ladder, scale):
     denoiser, _ = linear_denoiser(6, seed % 1000, scale)
     x, y = fields((4, 1, 6), torch.float64, seed, 2)
-    rows = bias.reb_bound(denoiser, x, y, Schedule(ladder), draws=2, generator=seeded(seed), rtol=1e-9)
+    rows = bias.reb_bound(
+        denoiser, x, y, Schedule(ladder), draws=2, generator=seeded(seed), rtol=1e-9
+    )
     assert [row.t for row in rows] == list(range(len(ladder) - 1))
     for row in rows:
         assert row.slack_min >= -1e-6 * row.bound.mean
@@ -225,7 +246,9 @@ def test_the_jacobian_norm_is_the_largest_singular_value(rng):
     found = bias.jacobian_norm(denoiser, y_t, x, 0.5, rtol=1e-10, iterations=2000, generator=rng)
     expected = torch.linalg.matrix_norm(matrices(0.5)[0], 2)
     assert torch.allclose(found, expected.expand(5), rtol=1e-6)
-    assert torch.equal(bias.jacobian_norm(exact, y_t, x, 0.5, generator=rng), torch.zeros(5, dtype=torch.float64))
+    assert torch.equal(
+        bias.jacobian_norm(exact, y_t, x, 0.5, generator=rng), torch.zeros(5, dtype=torch.float64)
+    )
 
 
 def test_the_jacobian_of_each_sample_is_its_own(rng):

@@ -32,7 +32,9 @@ def test_the_curve_agrees_with_the_single_biases():
         assert abs(row.clean.mean - clean.mean) < 4 * math.hypot(row.clean.stderr, clean.stderr)
         if above is not None:
             two = two_step_bias(oracle, x, y, row.sigma, above, generator=seeded(4))
-            assert abs(row.two_step.mean - two.mean) < 4 * math.hypot(row.two_step.stderr, two.stderr)
+            assert abs(row.two_step.mean - two.mean) < 4 * math.hypot(
+                row.two_step.stderr, two.stderr
+            )
             assert row.delta.mean == pytest.approx(row.two_step.mean - row.own.mean)
 
 
@@ -65,7 +67,9 @@ def test_batches_of_any_size_give_the_same_biases(batch_size):
     x, y = oracle.pairs((20, 1, 16), seeded())
     options = {"shared": True, "batch_size": batch_size, "generator": seeded(1)}
     assert own_bias(oracle, x, y, 0.5, **options).mean == pytest.approx(1.3, rel=1e-4)
-    assert [r.own.mean for r in bias_curve(oracle, x, y, schedule, **options)] == pytest.approx([1.3] * 3, rel=1e-4)
+    assert [r.own.mean for r in bias_curve(oracle, x, y, schedule, **options)] == pytest.approx(
+        [1.3] * 3, rel=1e-4
+    )
     assert all(r.clean.pairs == 20 for r in bias_curve(oracle, x, y, schedule, **options))
 
 
@@ -87,7 +91,10 @@ def test_streaming_never_asks_for_more_than_a_batch():
 
 def test_rows_are_plain_numbers_with_their_errors(rng):
     x, y = GaussianOracle(0.5).pairs((4, 1, 8), rng)
-    rows = [row.as_dict() for row in bias_curve(GaussianOracle(0.5), x, y, log_uniform(3), generator=rng)]
+    rows = [
+        row.as_dict()
+        for row in bias_curve(GaussianOracle(0.5), x, y, log_uniform(3), generator=rng)
+    ]
     back = json.loads(json.dumps(rows))
     assert back == rows
     assert {"t", "sigma", "reb", "reb_stderr", "own_squared", "pairs", "draws"} <= rows[0].keys()
@@ -125,7 +132,9 @@ def test_a_denoiser_without_error_has_no_bias(dtype):
     assert bias.predicted_own_bias(bias.residual_spectrum(exact, x, x, 0.5)).mean == 1
 
 
-@pytest.mark.parametrize("denoiser", [X0Denoiser(lambda z_t, x, told: 0 * z_t), GaussianOracle(0.1)])
+@pytest.mark.parametrize(
+    "denoiser", [X0Denoiser(lambda z_t, x, told: 0 * z_t), GaussianOracle(0.1)]
+)
 def test_all_zero_fields_are_fields_too(denoiser):
     x = torch.zeros(2, 1, 8)
     rows = bias_curve(denoiser, x, x, Schedule([1e-6, 0.5, 1 - 1e-9]), generator=seeded())
@@ -136,7 +145,11 @@ def test_extreme_levels_have_finite_biases_with_epsilon_prediction():
     denoiser = EpsDenoiser(lambda z_t, x, told: 0.9 * z_t)
     x = torch.randn(4, 1, 16, generator=seeded())
     rows = bias_curve(denoiser, x, x, Schedule([1e-6, 0.5, 1 - 1e-9]), generator=seeded(1))
-    assert all(math.isfinite(value) for row in rows for value in (row.reb.mean, row.clean.mean, row.own.mean))
+    assert all(
+        math.isfinite(value)
+        for row in rows
+        for value in (row.reb.mean, row.clean.mean, row.own.mean)
+    )
 
 
 def test_a_nan_from_the_network_stops_the_measurement():
@@ -177,7 +190,9 @@ def test_the_table_agrees_with_two_step_bias():
     x, y = GaussianOracle(0.3).pairs((64, 1, 256), seeded())
     table = bias.TwoStepTable(checkpoints, x, y, generator=seeded(1), batch_size=24)
     for to, start, measured in table.matrix():
-        direct = two_step_bias(checkpoints[to], x, y, to, start, first=checkpoints[start], generator=seeded(2))
+        direct = two_step_bias(
+            checkpoints[to], x, y, to, start, first=checkpoints[start], generator=seeded(2)
+        )
         assert abs(measured.mean - direct.mean) < 4 * math.hypot(measured.stderr, direct.stderr)
         assert measured.pairs == 64
     direct = bias.clean_error(checkpoints[levels[0]], x, y, levels[0], generator=seeded(3))
@@ -185,7 +200,9 @@ def test_the_table_agrees_with_two_step_bias():
     assert abs(kept.mean - direct.mean) < 4 * math.hypot(kept.stderr, direct.stderr)
 
 
-@pytest.mark.parametrize(("to", "start", "complaint"), [(0.5, 0.1, "steps down"), (0.1, 0.3, "not among")])
+@pytest.mark.parametrize(
+    ("to", "start", "complaint"), [(0.5, 0.1, "steps down"), (0.1, 0.3, "not among")]
+)
 def test_the_table_refuses_what_it_does_not_hold(to, start, complaint):
     x = torch.zeros(2, 1, 4)
     table = bias.TwoStepTable(dict.fromkeys((0.1, 0.5), exact), x, x)

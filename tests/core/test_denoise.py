@@ -40,12 +40,18 @@ def test_all_parameterisations_of_one_function_agree(shape, seed, sigma, residua
 
     answers = [network_of(w, estimate, residual)(y_t, x, sigma) for w in WRAPPERS]
     for answer in answers[1:]:
-        assert torch.allclose(answer, answers[0], rtol=1e-7, atol=1e-8 / math.sqrt(alpha_bar(sigma)))
+        assert torch.allclose(
+            answer, answers[0], rtol=1e-7, atol=1e-8 / math.sqrt(alpha_bar(sigma))
+        )
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-@given(shape=shapes, seed=seeds, sigma=st.floats(1e-4, 0.9999), residual=st.sampled_from([None, 0.3]))
-def test_a_network_that_outputs_its_target_makes_a_perfect_denoiser(wrapper, shape, seed, sigma, residual):
+@given(
+    shape=shapes, seed=seeds, sigma=st.floats(1e-4, 0.9999), residual=st.sampled_from([None, 0.3])
+)
+def test_a_network_that_outputs_its_target_makes_a_perfect_denoiser(
+    wrapper, shape, seed, sigma, residual
+):
     y, x, eps = fields(shape, torch.float64, seed, 3)
     target = wrapper(unused, residual).target(y, x, sigma, eps)
     denoiser = wrapper(lambda z_t, x, told: target, residual)
@@ -67,7 +73,9 @@ def test_the_residual_target_is_an_exact_change_of_variables(shape, seed, sigma,
     X0Denoiser(net, scale)(renoise(y, sigma, eps), x, sigma)
     level = torch.sigmoid(-seen["told"]).sqrt().reshape(-1, *[1] * (y.ndim - 1))
     signal = torch.sigmoid(seen["told"]).sqrt().reshape(-1, *[1] * (y.ndim - 1))
-    assert seen["told"][0].item() == pytest.approx(log_snr(sigma) + 2 * math.log(scale), rel=1e-9, abs=1e-9)
+    assert seen["told"][0].item() == pytest.approx(
+        log_snr(sigma) + 2 * math.log(scale), rel=1e-9, abs=1e-9
+    )
     expected = signal * (y - x) / scale + level * eps
     assert torch.allclose(seen["z_t"], expected, rtol=1e-6, atol=1e-6)
 
@@ -114,7 +122,9 @@ def test_one_level_a_sample(wrapper, rng):
     levels = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
     denoiser = wrapper(lambda z_t, x, told: z_t * torch.tanh(told).reshape(-1, 1, 1), residual=0.7)
     together = denoiser(y_t, x, levels)
-    alone = torch.cat([denoiser(y_t[i : i + 1], x[i : i + 1], s) for i, s in enumerate(levels.tolist())])
+    alone = torch.cat(
+        [denoiser(y_t[i : i + 1], x[i : i + 1], s) for i, s in enumerate(levels.tolist())]
+    )
     assert torch.allclose(together, alone, rtol=1e-5, atol=1e-6)
 
 

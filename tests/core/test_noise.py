@@ -17,8 +17,12 @@ from biasbound.core.schedule import Schedule
 @given(levels)
 def test_level_names_are_inverse_to_each_other(sigma):
     assert noise.sigma_from_log_snr(log_snr(sigma)) == pytest.approx(sigma, rel=1e-12)
-    assert noise.sigma_from_alpha_bar(alpha_bar(sigma)) == pytest.approx(sigma, rel=1e-3 if sigma < 1e-5 else 1e-6)
-    assert log_snr(sigma) == pytest.approx(math.log(alpha_bar(sigma) / sigma**2), rel=1e-9, abs=1e-9)
+    assert noise.sigma_from_alpha_bar(alpha_bar(sigma)) == pytest.approx(
+        sigma, rel=1e-3 if sigma < 1e-5 else 1e-6
+    )
+    assert log_snr(sigma) == pytest.approx(
+        math.log(alpha_bar(sigma) / sigma**2), rel=1e-9, abs=1e-9
+    )
 
 
 def test_alpha_bar_keeps_its_digits_near_one():
@@ -74,7 +78,10 @@ def test_a_level_that_float32_rounds_to_one_is_refused_with_the_reason():
 def test_schedule_round_trips_exactly(tmp_path_factory, ladder):
     schedule = Schedule(ladder)
     path = tmp_path_factory.mktemp("schedule") / "s.json"
-    noted = Schedule(schedule.sigma, {"method": "greedy", "tau": 1.05, "forced": [[0.1, 0.2]], "biases": [1 / 3]})
+    noted = Schedule(
+        schedule.sigma,
+        {"method": "greedy", "tau": 1.05, "forced": [[0.1, 0.2]], "biases": [1 / 3]},
+    )
     noted.save(path)
     back = Schedule.load(path)
     assert back.sigma == schedule.sigma
@@ -141,7 +148,9 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "s.json"
     Schedule([0.5]).save(path)
     before = path.read_bytes()
-    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        "os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     with pytest.raises(OSError, match="No space"):
         Schedule([0.1, 0.2]).save(path)
     assert path.read_bytes() == before
@@ -153,7 +162,11 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 # The figures of the baselines' source: the lowest level and the signal that is left at the top, for T = 20.
 @pytest.mark.parametrize(
     ("make", "sigma_0", "alpha_bar_T"),
-    [(schedules.linear, 0.0500, 2.0e-3), (schedules.cosine, 0.0894, 6.1e-7), (schedules.sigmoid, 0.0864, 1.3e-15)],
+    [
+        (schedules.linear, 0.0500, 2.0e-3),
+        (schedules.cosine, 0.0894, 6.1e-7),
+        (schedules.sigmoid, 0.0864, 1.3e-15),
+    ],
 )
 def test_baseline_constants(make, sigma_0, alpha_bar_T):
     schedule = make(20)
@@ -210,7 +223,8 @@ def test_a_grid_in_the_ratio_leaves_no_hole_at_the_top():
 
 
 @pytest.mark.parametrize(
-    "call", [lambda: schedules.linear(0), lambda: schedules.log_uniform(0), lambda: schedules.cosine(-1)]
+    "call",
+    [lambda: schedules.linear(0), lambda: schedules.log_uniform(0), lambda: schedules.cosine(-1)],
 )
 def test_a_schedule_without_levels_is_refused(call):
     with pytest.raises(ValueError, match=r"T ≥ 1|at least one"):

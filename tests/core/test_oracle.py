@@ -17,7 +17,9 @@ def test_the_gaussian_oracle_is_the_conditional_expectation(rng):
     error = (oracle(y_t, x, sigma) - y).double()
     expected = 0.16 * (1 - oracle.gain(sigma))
     n = error.numel()
-    assert error.square().mean().item() == pytest.approx(expected, abs=3 * expected * math.sqrt(2 / n))
+    assert error.square().mean().item() == pytest.approx(
+        expected, abs=3 * expected * math.sqrt(2 / n)
+    )
     covariance = (error * (y_t - math.sqrt(alpha_bar(sigma)) * x)).mean().item()
     assert abs(covariance) < 4 * math.sqrt(expected / n)
 

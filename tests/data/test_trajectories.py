@@ -71,7 +71,8 @@ def whole(t: Trajectories) -> np.ndarray:
 @given(time=st.integers(1, 5), space=st.sampled_from([1, 2]), first=st.integers(0, 3))
 def test_views_equal_slices(time, space, first):
     t = numbered(
-        static={"mask": np.random.default_rng(1).random((8, 6))}, series={"drag": np.arange(45.0).reshape(5, 9)}
+        static={"mask": np.random.default_rng(1).random((8, 6))},
+        series={"drag": np.arange(45.0).reshape(5, 9)},
     )
     view = t.select([4, 1, 1], slice(first, None)).stride(time, space)
     expected = whole(t)[[4, 1, 1], first::time, :, ::space, ::space]

@@ -3,7 +3,6 @@ import math
 
 import pytest
 import torch
-from biasbound.models.predict import DirectPredictor, Refiner
 from toys import Filter, advected, seeded
 
 import biasbound
@@ -11,6 +10,7 @@ from biasbound.core.denoise import EpsDenoiser, VDenoiser, X0Denoiser
 from biasbound.core.sample import sample
 from biasbound.core.schedule import log_uniform
 from biasbound.models.emulator import Broken, Emulator, Normalisation, Rollout
+from biasbound.models.predict import DirectPredictor, Refiner
 from biasbound.nets import ConditionalNet, DirectNet, UNetConfig
 
 SCHEDULE = log_uniform(3, 0.1, 0.9)
@@ -52,12 +52,28 @@ def test_a_saved_emulator_gives_the_same_bits(name, tmp_path):
     emulator.save(tmp_path / "it")
     back = biasbound.load(tmp_path / "it")
     x0 = advected(3)[:, 0]
-    before, after = (e.rollout(x0, 3, members=2, generator=seeded(1)).states for e in (emulator, back))
+    before, after = (
+        e.rollout(x0, 3, members=2, generator=seeded(1)).states for e in (emulator, back)
+    )
     assert torch.equal(before, after)
-    assert (back.kind, back.nfe, back.channels, back.dt) == (emulator.kind, emulator.nfe, ("u",), 0.2)
-    assert (back.normalisation, back.schedule, back.meta) == (PLAIN, emulator.schedule, dict(emulator.meta))
+    assert (back.kind, back.nfe, back.channels, back.dt) == (
+        emulator.kind,
+        emulator.nfe,
+        ("u",),
+        0.2,
+    )
+    assert (back.normalisation, back.schedule, back.meta) == (
+        PLAIN,
+        emulator.schedule,
+        dict(emulator.meta),
+    )
     assert sorted(p.name for p in (tmp_path / "it").iterdir()) == sorted(
-        ["README.md", "config.json", "model.safetensors", *(["schedule.json"] if emulator.schedule else [])]
+        [
+            "README.md",
+            "config.json",
+            "model.safetensors",
+            *(["schedule.json"] if emulator.schedule else []),
+        ]
     )
     with pytest.raises(ValueError, match="never replaced"):
         emulator.save(tmp_path / "it")
@@ -68,7 +84,9 @@ def test_a_network_of_ones_own_is_given_again_to_load(tmp_path):
     emulator = Emulator(VDenoiser(Filter()), PLAIN, ("u",), 0.2, SCHEDULE)
     torch.nn.init.normal_(emulator.model.net.mix)
     emulator.save(tmp_path / "own")
-    with pytest.raises(ValueError, match=r"not one of biasbound's; pass it as load\(folder, net=…\)"):
+    with pytest.raises(
+        ValueError, match=r"not one of biasbound's; pass it as load\(folder, net=…\)"
+    ):
         biasbound.load(tmp_path / "own")
     back = biasbound.load(tmp_path / "own", net=Filter())
     x = advected(2)[:, 0]
@@ -190,7 +208,11 @@ def test_conditions_are_normalised_and_held_fixed():
     predictor = DirectPredictor(torch.nn.Identity(), 1)
     predictor.forward = net
     emulator = Emulator(
-        predictor, Normalisation((0.0,), (1.0,), (0.7, 5.0), (0.1, 0.0)), ("u",), 1.0, conditions=("mach", "re")
+        predictor,
+        Normalisation((0.0,), (1.0,), (0.7, 5.0), (0.1, 0.0)),
+        ("u",),
+        1.0,
+        conditions=("mach", "re"),
     )
     mach = torch.tensor([[0.7, 5.0], [0.8, 5.0]])
     emulator.rollout(advected(2)[:, 0], 3, conditions=mach)
@@ -208,7 +230,10 @@ def test_conditions_are_normalised_and_held_fixed():
     ("make", "complaint"),
     [
         (lambda: Emulator(X0Denoiser(Filter()), PLAIN, ("u",), 1.0), "needs a noise schedule"),
-        (lambda: Emulator(DirectPredictor(Filter(), 1), PLAIN, ("u",), 1.0, SCHEDULE), "only it does"),
+        (
+            lambda: Emulator(DirectPredictor(Filter(), 1), PLAIN, ("u",), 1.0, SCHEDULE),
+            "only it does",
+        ),
         (lambda: Emulator(DirectPredictor(Filter(), 1), PLAIN, ("u", "v"), 1.0), "2 channels"),
         (lambda: Normalisation((0.0,), (0.0,)), "positive spreads"),
         (lambda: Normalisation((math.nan,), (1.0,)), "finite means"),

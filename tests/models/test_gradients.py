@@ -61,7 +61,11 @@ def test_the_longest_proxy_is_the_full_chain_but_for_the_signal_at_the_top(rng):
 
 def test_cosines_are_cosines_and_symmetric(rng):
     denoiser, frames = EpsDenoiser(trained_a_little(rng)), advected(6, frames=3)
-    rows = by_input(gradient_similarity(denoiser, frames, Schedule([0.2, 0.5, 0.9]), generator=rng, batch_size=2))
+    rows = by_input(
+        gradient_similarity(
+            denoiser, frames, Schedule([0.2, 0.5, 0.9]), generator=rng, batch_size=2
+        )
+    )
     for row in rows.values():
         assert -1 <= row.to_full <= 1
         assert -1 <= row.to_teacher <= 1
@@ -87,7 +91,9 @@ def test_the_noise_is_shared_so_asking_for_more_changes_nothing(rng):
 def test_conditions_reach_the_network(rng):
     denoiser = EpsDenoiser(Filter(condition=2))
     frames, extra = advected(4, frames=3), torch.randn(4, 1, 16, generator=rng)
-    rows = gradient_similarity(denoiser, frames, Schedule([0.2, 0.9]), [0], conditions=extra, generator=rng)
+    rows = gradient_similarity(
+        denoiser, frames, Schedule([0.2, 0.9]), [0], conditions=extra, generator=rng
+    )
     assert json.loads(json.dumps([r.as_dict() for r in rows]))[0]["to_full_stderr"] is None
 
 

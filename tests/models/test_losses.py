@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from biasbound.models.losses import diffusion_loss, full_unrolled_loss, proxy_unrolled_loss, unrolled_loss
 from toys import Filter, advected, seeded
 
 from biasbound.core.denoise import EpsDenoiser, VDenoiser, X0Denoiser
@@ -12,6 +11,12 @@ from biasbound.core.noise import ShardGenerator, alpha_bar, draw, draw_index, re
 from biasbound.core.oracle import GaussianOracle
 from biasbound.core.sample import proxy_estimate, sample
 from biasbound.core.schedule import Schedule, log_uniform
+from biasbound.models.losses import (
+    diffusion_loss,
+    full_unrolled_loss,
+    proxy_unrolled_loss,
+    unrolled_loss,
+)
 
 
 def exact(wrapper, truth):
@@ -38,7 +43,9 @@ def test_the_exact_posterior_mean_is_at_the_known_minimum(sigma):
     loss = diffusion_loss(EpsDenoiser(net), x, y, Schedule([sigma]), generator=seeded(1)).item()
     k = oracle.gain(sigma)
     assert loss == pytest.approx(k, rel=4 * math.sqrt(2 / x.numel()))
-    worse = diffusion_loss(EpsDenoiser(lambda *a: 0.9 * net(*a)), x, y, Schedule([sigma]), generator=seeded(1))
+    worse = diffusion_loss(
+        EpsDenoiser(lambda *a: 0.9 * net(*a)), x, y, Schedule([sigma]), generator=seeded(1)
+    )
     assert worse.item() > loss
 
 
@@ -47,7 +54,9 @@ def test_an_exact_denoiser_has_no_loss(wrapper):
     frames = advected(8)
     denoiser = exact(wrapper, lambda x: x.roll(1, -1))
     x = frames[:, 0].double()
-    loss = diffusion_loss(denoiser, x, x.roll(1, -1), log_uniform(5, 0.01, 0.9), generator=seeded())
+    loss = diffusion_loss(
+        denoiser, x, x.roll(1, -1), log_uniform(5, 0.01, 0.9), generator=seeded()
+    )
     assert loss.item() < 1e-20
 
 
@@ -61,7 +70,9 @@ def test_levels_are_drawn_uniformly_and_weights_multiply_their_level():
     counts = told[0].unique(return_counts=True)[1]
     assert len(counts) == 4
     assert (counts - 1000).abs().max() < 4 * math.sqrt(4000 * 0.25 * 0.75)
-    weighted = diffusion_loss(denoiser, y, y, schedule, generator=seeded(), weights=(4.0, 0.0, 0.0, 0.0))
+    weighted = diffusion_loss(
+        denoiser, y, y, schedule, generator=seeded(), weights=(4.0, 0.0, 0.0, 0.0)
+    )
     top = (told[0] == told[0].max()).double().mean()
     assert weighted.item() == pytest.approx(4 * top.item())
     with pytest.raises(ValueError, match="3 weights do not fit 4"):
@@ -75,8 +86,12 @@ def test_the_proxy_loss_of_an_exact_denoiser_is_teacher_forcing(unroll, n):
     frames = advected(16, frames=unroll + 2, dtype=torch.float64)
     schedule = log_uniform(3, 0.1, 0.9)
     denoiser = exact(VDenoiser, lambda x: x.roll(1, -1))
-    denoiser.target = lambda y, x, sigma, eps: y + eps  # not what the network learned: the loss is not zero
-    got = proxy_unrolled_loss(denoiser, frames, schedule, n=n, detach=True, generator=(g := seeded(3)))
+    denoiser.target = lambda y, x, sigma, eps: (
+        y + eps
+    )  # not what the network learned: the loss is not zero
+    got = proxy_unrolled_loss(
+        denoiser, frames, schedule, n=n, detach=True, generator=(g := seeded(3))
+    )
     expected, same = torch.zeros(()), seeded(3)
     for j, (x, y) in enumerate(pairwise(frames.unbind(1))):
         expected = expected + diffusion_loss(denoiser, x, y, schedule, generator=same)
@@ -99,7 +114,9 @@ def test_gradients_of_the_full_proxy_are_those_of_full_unrolling():
 
         def estimate(x, y, proxy=proxy, generator=generator):
             if proxy:
-                return proxy_estimate(denoiser, x, y, schedule, n=schedule.top, generator=generator)
+                return proxy_estimate(
+                    denoiser, x, y, schedule, n=schedule.top, generator=generator
+                )
             start = renoise(y, schedule.sigma[-1], draw(y, generator))
             return sample(denoiser, x, schedule, start=start, generator=generator)
 
@@ -228,7 +245,9 @@ def test_shards_of_a_batch_meet_the_noise_of_the_whole(n):
     torch.nn.init.normal_(denoiser.net.mix, std=0.2)
     whole = proxy_unrolled_loss(denoiser, frames, schedule, n=n, generator=seeded(9)).item()
     parts = [
-        proxy_unrolled_loss(denoiser, part, schedule, n=n, generator=ShardGenerator(rank, 2, 9)).item()
+        proxy_unrolled_loss(
+            denoiser, part, schedule, n=n, generator=ShardGenerator(rank, 2, 9)
+        ).item()
         for rank, part in enumerate(frames.chunk(2))
     ]
     assert sum(parts) / 2 == pytest.approx(whole, rel=1e-12)

@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
+from toys import advected, seeded
+
 from biasbound.models.losses import direct_loss, refiner_loss
 from biasbound.models.predict import DirectPredictor, Refiner
-from toys import advected, seeded
 
 
 def test_direct_unrolling_feeds_predictions_back():
@@ -16,7 +17,9 @@ def test_direct_unrolling_feeds_predictions_back():
     x0 = frames[:, 0]
     expected = sum((x0 * 0.5**j - frames[:, j]).square().mean() for j in (1, 2, 3)) / 3
     for pushforward in (False, True):
-        assert direct_loss(half, frames, pushforward=pushforward).item() == pytest.approx(expected.item())
+        assert direct_loss(half, frames, pushforward=pushforward).item() == pytest.approx(
+            expected.item()
+        )
 
 
 def test_pushforward_cuts_the_gradient_between_frames():
@@ -29,13 +32,18 @@ def test_pushforward_cuts_the_gradient_between_frames():
     cut = (2 * (w * x0 - x1) * x0).mean() / 2 + (2 * (w * (w * x0) - x2) * (w * x0)).mean() / 2
     whole = (2 * (w * x0 - x1) * x0).mean() / 2 + (2 * (w**2 * x0 - x2) * 2 * w * x0).mean() / 2
     for pushforward, expected in ((True, cut), (False, whole)):
-        (slope,) = torch.autograd.grad(direct_loss(predictor, frames, pushforward=pushforward), weight)
+        (slope,) = torch.autograd.grad(
+            direct_loss(predictor, frames, pushforward=pushforward), weight
+        )
         assert slope.item() == pytest.approx(expected.item())
 
 
 def test_a_residual_direct_model_counts_errors_in_its_own_units():
     frames = advected(4, dtype=torch.float64)
-    plain, residual = (DirectPredictor(torch.nn.Identity(), 1), DirectPredictor(torch.nn.Identity(), 1, 0.1))
+    plain, residual = (
+        DirectPredictor(torch.nn.Identity(), 1),
+        DirectPredictor(torch.nn.Identity(), 1, 0.1),
+    )
     x, y = frames.unbind(1)
     assert direct_loss(plain, frames).item() == pytest.approx((x - y).square().mean().item())
     expected = ((x + 0.1 * x - y) / 0.1).square().mean().item()
@@ -84,7 +92,9 @@ def test_an_exact_refiner_refines_to_the_truth_without_loss():
         assert torch.allclose(refiner(condition, seeded(1)), y)
 
 
-@pytest.mark.parametrize("bad", [{"steps": 0}, {"sigma_min": 0.0}, {"sigma_min": 1.0}, {"residual": -1.0}])
+@pytest.mark.parametrize(
+    "bad", [{"steps": 0}, {"sigma_min": 0.0}, {"sigma_min": 1.0}, {"residual": -1.0}]
+)
 def test_a_refiner_refuses_impossible_levels(bad):
     with pytest.raises(ValueError, match=r"refiner needs|residual scale"):
         Refiner(lambda *a: a[0], 1, **bad)

@@ -28,13 +28,16 @@ def awake(config, seed=0):
     return net
 
 
-@pytest.mark.parametrize(("case", "millions"), [("ks", 0.96), ("kolmogorov", 1.87), ("transonic", 6.97)])
+@pytest.mark.parametrize(
+    ("case", "millions"), [("ks", 0.96), ("kolmogorov", 1.87), ("transonic", 6.97)]
+)
 def test_parameter_counts_are_the_papers_within_three_percent(case, millions):
     assert UNet(paper(case)).parameter_count == pytest.approx(millions * 1e6, rel=0.03)
 
 
 @pytest.mark.parametrize(
-    ("size", "padding", "millions"), [("small", ROUND[:1], 0.07), ("large", ROUND[:1], 0.37), ("small", ROUND, 0.1)]
+    ("size", "padding", "millions"),
+    [("small", ROUND[:1], 0.07), ("large", ROUND[:1], 0.37), ("small", ROUND, 0.1)],
 )
 def test_small_networks_are_small(size, padding, millions):
     count = UNet(mini(size, padding=padding)).parameter_count
@@ -90,7 +93,9 @@ def test_zero_padding_knows_where_the_grid_ends():
 def test_convolutions_are_pytorchs(padding, kernel, stride, rng):
     ours = layers.Conv((3, 5), kernel, (padding, padding), stride=stride).double()
     reach = [(k - 1) // 2 for k in kernel]
-    theirs = torch.nn.Conv2d(3, 5, kernel, ours.stride, tuple(reach), padding_mode=padding, dtype=torch.float64)
+    theirs = torch.nn.Conv2d(
+        3, 5, kernel, ours.stride, tuple(reach), padding_mode=padding, dtype=torch.float64
+    )
     theirs.weight.data, theirs.bias.data = ours.weight.data.permute(0, 3, 1, 2), ours.bias.data
     x = torch.randn(2, 1 if kernel[0] == 1 else 8, 8, 3, dtype=torch.float64, generator=rng)
     torch.testing.assert_close(ours(x), theirs(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_study import put
+from hypothesis import given
+from hypothesis import strategies as st
+from report_study import METHODS, NFE, put
 
-from biasbound.report import figures_flow, figures_search
+from biasbound.report import figures_flow, figures_rows, figures_search
 from biasbound.report.figures import FIGURES, save_figures
 from biasbound.report.staircase import staircase, tau_edges
 from biasbound.report.study import read_study
-from biasbound.report.style import look
+from biasbound.report.style import look, spread
 
 
 def line(axes, label):
@@ -28,41 +30,44 @@ def panel(figure, title):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_saved_twice(run, tmp_path, name):
-    png, pdf = save_figures(read_study(run), tmp_path, [name])
+def test_every_figure_draws_a_whole_run(study, name):
+    assert all(axes.has_data() for axes in FIGURES[name](study).axes if axes.axison)
+
+
+def test_a_figure_is_saved_twice(study, tmp_path):
+    png, pdf = save_figures(study, tmp_path, ["correlation"])
     assert png.read_bytes().startswith(b"\x89PNG")
     assert pdf.read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.parametrize("name", ["samples", "rollouts", "spectra"])
-def test_flows_in_two_dimensions(flow, tmp_path, name):
-    assert len(save_figures(read_study(flow), tmp_path, [name])) == 2
+def test_flows_in_two_dimensions(flow, name):
+    figure = FIGURES[name](read_study(flow))
+    figure.draw_without_rendering()
+    assert figure.axes
 
 
-def test_contributions_are_the_stored_biases(run):
-    study = read_study(run)
+def test_contributions_are_the_stored_biases(study):
     figure = figures_search.contributions(study)
     for model in study.models[1:]:
         for key, name in (("reb", "inference (REB)"), ("own", "own prediction")):
             x, y = line(panel(figure, model.label), name)
-            assert list(x) == [r["sigma"] for r in model.bias]
-            assert list(y) == [r[key] for r in model.bias]
+            assert list(x) == [r.sigma for r in model.bias]
+            assert list(y) == [getattr(r, key) for r in model.bias]
         top = line(panel(figure, model.label), "two steps")[1][-1]
         assert np.isnan(top)  # the top level has no level above
 
 
-def test_schedules_show_the_last_time_in_full(run):
-    study = read_study(run)
+def test_schedules_show_the_last_time_in_full(study):
     figure = figures_search.schedules(study)
     for model in study.models[1:]:
         for name in ("clean", "inference"):
             _, y = line(panel(figure, model.label), f"{name} input")
-            assert list(y) == [r[name] for r in model.chain[-1]["rows"]]
+            assert list(y) == [getattr(r, name) for r in model.chain[-1].rows]
         assert len(panel(figure, model.label).lines) == 2 * 3
 
 
-def test_landscape_marks_the_ladders_levels(run):
-    study = read_study(run)
+def test_landscape_marks_the_ladders_levels(study):
     axes = figures_search.landscape(study).axes[0]
     for search in study.searches:
         x, y = line(axes, f"{search.label}: ladder")
@@ -70,20 +75,18 @@ def test_landscape_marks_the_ladders_levels(run):
         assert list(y) == [search.landscape.clean[s][0] for s in x]
 
 
-def test_thresholds_hold_the_points_in_their_box(run):
-    search = read_study(run).searches[0]
+def test_thresholds_hold_the_points_in_their_box(study):
+    search = study.searches[0]
+    points = search.exploration.points
     for tau in figures_search.TAUS:
         for sigma, errors in figures_search.crossings(search, tau, 0.01):
-            inside = [
-                p["clean"] for p in search.points if p["sigma"] == sigma and tau - 0.01 <= p["own"] <= tau + 0.01
-            ]
+            inside = [p.clean for p in points if p.sigma == sigma and abs(p.own - tau) <= 0.01]
             assert sorted(errors) == sorted(inside)
     everything = figures_search.crossings(search, 1.0, np.inf)
-    assert sum(len(errors) for _, errors in everything) == len(search.points)
+    assert sum(len(errors) for _, errors in everything) == len(points)
 
 
-def test_ladder_steps_lie_on_its_jumps(run):
-    study = read_study(run)
+def test_ladder_steps_lie_on_its_jumps(study):
     for axes, search in zip(figures_search.ladder(study).axes[:2], study.searches, strict=True):
         assert axes.get_title().startswith(search.label)
         levels = search.landscape.levels
@@ -108,32 +111,48 @@ def test_tau_edges_divide_and_vanish():
     assert list(tau_edges(levels, lambda to, start: bias[to, start], 3.0)) == []
 
 
-def test_fsd_is_the_mean_over_seeds(copy):
+def test_curves_are_means_over_seeds(copy):
     rows = (copy / "results.jsonl").read_text().splitlines()
     doubled = [json.loads(r) for r in rows]
     doubled = [r | {"seed": 1, "value": 3 * r["value"]} for r in doubled]
     put(copy / "results.jsonl", "\n".join([*rows, *map(json.dumps, doubled)]) + "\n")
     study = read_study(copy)
-    axes = figures_flow.fsd(study).axes[0]
-    x, y = line(axes, "linear")
-    one = study.series("fsd")["ks", "linear", 0]
-    assert list(x) == [p[0] for p in one]
-    np.testing.assert_allclose(y, [2 * p[1] for p in one])
+    curves = {"fsd": study.series("fsd"), "errors": study.error_series()}
+    for name, found in curves.items():
+        x, y = line(FIGURES[name](study).axes[0], "linear")
+        one = found[study.dataset, "linear", 0]
+        assert list(x) == [s.step for s in one]
+        np.testing.assert_allclose(y, [2 * s.value for s in one])
 
 
-def test_gradients_and_training_are_the_stored_curves(run):
-    study = read_study(run)
+def test_calls_and_correlation_show_the_tables_numbers(study):
+    drawn = {
+        container.get_label(): (container[0].get_xdata()[0], container[0].get_ydata()[0])
+        for container in figures_rows.calls(study).axes[0].containers
+    }
+    assert drawn == {
+        label: (NFE[label], pytest.approx(1.1 * (end / 100) ** 2))
+        for label, end in METHODS.items()
+    }
+    axes = figures_rows.correlation(study).axes[0]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == study.labels
+    for container, end in zip(axes.containers, METHODS.values(), strict=True):
+        assert container[0].get_xdata()[0] == 8.0 / end
+        ((left, right),) = [bar.get_segments()[0][:, 0] for bar in container[2]]
+        assert (left, right) == pytest.approx((6.0 / end, 9.0 / end))
+
+
+def test_gradients_and_training_are_the_stored_curves(study):
     axes = panel(figures_search.gradients(study), "linear")
     x, y = line(axes, "proxy and full unrolling")
-    rows = [r for r in study.models[1].gradients if isinstance(r["n"], int)]
-    assert list(x) == [r["n"] for r in rows]
-    assert list(y) == [r["to_full"] for r in rows]
+    rows = [r for r in study.models[1].gradients if isinstance(r.n, int)]
+    assert list(x) == [r.n for r in rows]
+    assert list(y) == [r.to_full for r in rows]
     x, y = line(figures_flow.training(study).axes[0], "unet")
     assert list(y) == [r["loss"] for r in study.models[0].log]
 
 
-def test_rollouts_draw_truth_prediction_and_their_difference(run):
-    study = read_study(run)
+def test_rollouts_draw_truth_prediction_and_their_difference(study):
     figure = figures_flow.rollouts(study, 1)
     images = [a.images[0].get_array() for a in figure.axes if a.images and a.get_title()]
     truth = study.truth(1, 40, 1)[0, :, 0].T
@@ -176,17 +195,28 @@ def test_an_unknown_standard_error_draws_no_band(copy):
     figures_search.contributions(read_study(copy)).draw_without_rendering()
 
 
-def test_figures_leave_no_global_state(run):
+def test_figures_leave_no_global_state(study):
     import matplotlib
 
     before = dict(matplotlib.rcParams)
-    figures_search.ladder(read_study(run))
+    figures_search.ladder(study)
     assert dict(matplotlib.rcParams) == before
 
 
 def test_every_figure_has_its_paragraph():
     text = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
-    assert set(re.findall(r"^`biasbound report RUN --figure (\w+)`: ", text, re.MULTILINE)) == set(FIGURES)
+    assert set(re.findall(r"^`biasbound report RUN --figure (\w+)`: ", text, re.MULTILINE)) == set(
+        FIGURES
+    )
+
+
+@given(st.lists(st.floats(-0.5, 1.5), max_size=30).map(sorted))
+def test_names_at_the_ends_of_lines_keep_their_distance(heights):
+    moved = spread(heights, 0.05)
+    assert moved == sorted(moved)
+    gap = min([0.05, *(1 / (len(moved) - 1) for _ in moved[1:])])
+    assert all(high - low >= gap - 1e-9 for low, high in pairwise(moved))
+    assert all(height <= 1 for height in moved)
 
 
 def test_no_two_of_many_lines_look_alike():

@@ -1,23 +1,18 @@
-"""The page in a real browser: what it draws is what Python computes, and it is safe, usable and alone."""
+"""The page in a browser: it shows what Python computes, is safe, usable and needs nothing else."""
 
-import json
 import re
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from browsing import Watched, set_value
-from report_study import EVIL, METHODS, fabricate
+from browsing import Watched, browsers, set_value, skip_without_browser
+from report_study import EVIL, METHODS
 
 from biasbound.report.page import write_page
 from biasbound.report.study import read_study
 from biasbound.report.tables import table1
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return fabricate(tmp_path_factory.mktemp("page") / "run", dataset=EVIL)
 
 
 def test_the_page_loads_in_silence_and_alone(opened, file):
@@ -29,7 +24,9 @@ def test_the_page_loads_in_silence_and_alone(opened, file):
 def test_text_is_text(opened, tab):
     assert tab.inner_text("#dataset") == EVIL
     assert EVIL in tab.inner_text("#title")
-    assert EVIL.replace('"', '\\"') in tab.evaluate("document.getElementById('config').textContent")
+    assert EVIL.replace('"', '\\"') in tab.evaluate(
+        "document.getElementById('config').textContent"
+    )
     assert tab.evaluate("document.querySelectorAll('script').length") == 2
     assert "dialog" not in opened.said
 
@@ -55,8 +52,7 @@ def test_the_player_moves(tab):
     assert tab.input_value("#p-frame") == stopped
 
 
-def test_the_player_shows_the_error_of_each_rollout(run, tab):
-    study = read_study(run)
+def test_the_player_shows_the_error_of_each_rollout(study, tab):
     truth = study.truth(3, 40)
     last = list(METHODS)
     for number, model in enumerate(study.models):
@@ -67,7 +63,9 @@ def test_the_player_shows_the_error_of_each_rollout(run, tab):
             tab.select_option("#p-member", index=member)
             set_value(tab, "#p-frame", frame)
             error = model.rollout.prediction[member, trajectory, frame] - truth[trajectory, frame]
-            shown = re.search(r"RMS error ([\d.]+)(?:·10(⁻?[⁰¹²³⁴-⁹]+))?", tab.inner_text("#p-readout"))
+            shown = re.search(
+                r"RMS error ([\d.]+)(?:·10(⁻?[⁰¹²³⁴-⁹]+))?", tab.inner_text("#p-readout")
+            )
             value = float(shown[1])
             if shown[2]:
                 digits = shown[2].translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
@@ -76,9 +74,9 @@ def test_the_player_shows_the_error_of_each_rollout(run, tab):
 
 
 def test_lines_can_be_switched_and_read_by_keyboard(tab):
-    legend = tab.locator("#mse-chart .legend button")
+    legend = tab.locator("#error-chart .legend button")
     assert legend.all_inner_texts() == list(METHODS)
-    lines = tab.locator("#mse-chart path.line[data-name]")
+    lines = tab.locator("#error-chart path.line[data-name]")
     assert lines.count() == 4
     legend.nth(0).focus()
     tab.keyboard.press("Enter")
@@ -86,9 +84,9 @@ def test_lines_can_be_switched_and_read_by_keyboard(tab):
     assert legend.nth(0).get_attribute("aria-pressed") == "false"
     tab.keyboard.press("Enter")
     assert lines.count() == 4
-    tab.focus("#mse-chart .chart svg")
+    tab.focus("#error-chart .chart svg")
     tab.keyboard.press("End")
-    assert "40" in tab.inner_text("#mse-chart .tip")
+    assert "40" in tab.inner_text("#error-chart .tip")
 
 
 def test_every_control_has_a_name_and_a_visible_focus(tab):
@@ -110,7 +108,15 @@ def test_tab_reaches_every_control_in_order(tab):
     for _ in range(60):
         order.append(tab.evaluate("document.activeElement?.id || document.activeElement?.tagName"))
         tab.keyboard.press("Tab")
-    wanted = ["theme", "headline", "search-select", "tau", "start-rule", "tau-reset", "bias-select"]
+    wanted = [
+        "theme",
+        "headline",
+        "search-select",
+        "tau",
+        "start-rule",
+        "tau-reset",
+        "bias-select",
+    ]
     places = [order.index(name) for name in wanted if name in order]
     assert len(places) == len(wanted)
     assert places == sorted(places)
@@ -137,54 +143,52 @@ def test_dark_and_light(browser, file):
     watched.context.close()
 
 
-@pytest.mark.parametrize("rank", [1, 2])
-def test_a_phone_does_not_scroll_sideways(browser, file, tmp_path, rank):
-    if rank == 2:
-        run = fabricate(tmp_path / "run", rank=2, points=16, frames=9, methods=["unet"])
-        file = write_page(read_study(run), tmp_path / "page.html")
+def test_a_phone_does_not_scroll_sideways(browser, file, flow, tmp_path):
     watched = Watched(browser, file, viewport={"width": 360, "height": 740}, has_touch=True)
-    wide = watched.tab.evaluate("document.documentElement.scrollWidth")
-    assert wide <= 360
-    assert watched.said == []
-    if rank == 2:
-        set_value(watched.tab, "#p-frame", 4)
-        assert watched.tab.inner_text("#p-time").startswith("5 of 8")
+    for page in (file, write_page(read_study(flow), tmp_path / "page.html")):
+        watched.visit(page)
+        assert watched.tab.evaluate("document.documentElement.scrollWidth") <= 360
+        assert watched.said == []
+    set_value(watched.tab, "#p-frame", 4)  # of a flow in two dimensions
+    assert watched.tab.inner_text("#p-time").startswith("5 of 8")
     watched.context.close()
 
 
-@pytest.mark.parametrize("gone", ["01-data", "02-search", "03-train", "06-evaluate", "results.jsonl"])
-def test_a_partial_run_gives_a_page_of_the_rest(browser, run, tmp_path, gone):
-    copy = shutil.copytree(run, tmp_path / "run")
+@pytest.mark.parametrize(
+    "gone", ["01-data", "02-search", "03-train", "06-evaluate", "results.jsonl"]
+)
+def test_a_partial_run_gives_a_page_of_the_rest(visitor, copy, gone):
     shutil.rmtree(copy / gone) if (copy / gone).is_dir() else (copy / gone).unlink()
-    watched = Watched(browser, write_page(read_study(copy), tmp_path / "page.html"))
-    assert watched.said == []
-    assert watched.tab.locator("main > section:visible").count() >= 5
-    watched.context.close()
+    visitor.visit(write_page(read_study(copy), copy / "index.html"))
+    assert visitor.said == []
+    assert visitor.tab.locator("main > section:visible").count() >= 5
 
 
-def test_a_broken_rollout_is_said_to_be(browser, run, tmp_path):
-    copy = shutil.copytree(run, tmp_path / "run")
+def test_a_broken_rollout_is_said_to_be(visitor, copy):
     file = copy / "05-rollout/adaptive-v/seed-0/prediction.npy"
     broken = np.load(file)
     broken[:, :, 7:] = np.inf
     np.save(file, broken)
-    watched = Watched(browser, write_page(read_study(copy), tmp_path / "page.html"))
-    set_value(watched.tab, "#p-frame", 6)
-    assert "RMS error" in watched.tab.inner_text("#p-readout")
-    set_value(watched.tab, "#p-frame", 7)
-    assert "broke down" in watched.tab.inner_text("#p-readout")
-    assert watched.said == []
-    watched.context.close()
+    visitor.visit(write_page(read_study(copy), copy / "index.html"))
+    set_value(visitor.tab, "#p-frame", 6)
+    assert "RMS error" in visitor.tab.inner_text("#p-readout")
+    set_value(visitor.tab, "#p-frame", 7)
+    assert "broke down" in visitor.tab.inner_text("#p-readout")
+    assert visitor.said == []
 
 
-def test_the_headline_is_table_1(run, tab):
-    study = read_study(run)
+def test_the_headline_is_table_1(study, tab):
     table = table1(study.rows)
     wanted = [
-        [f"{c.value} {c.rest}".split() for c in line.cells[table.left :]] for group in table.groups for line in group
+        [f"{c.value} {c.rest}".split() for c in line.cells[table.left :]]
+        for group in table.groups
+        for line in group
     ]
     lines = tab.locator("#headline tbody tr")
-    shown = [[text.split() for text in line.locator("td:not(.words)").all_inner_texts()] for line in lines.all()]
+    shown = [
+        [text.split() for text in line.locator("td:not(.words)").all_inner_texts()]
+        for line in lines.all()
+    ]
     assert shown == wanted
     best = sum(c.best for group in table.groups for line in group for c in line.cells)
     assert tab.locator("#headline td.best").count() == best > 0
@@ -192,30 +196,45 @@ def test_the_headline_is_table_1(run, tab):
     assert set(METHODS) <= names
 
 
-def test_names_of_near_marks_do_not_cover_each_other(browser, run, tmp_path):
-    copy = shutil.copytree(run, tmp_path / "run")
-    found = [json.loads(text) for text in (copy / "results.jsonl").read_text().splitlines()]
-    for row in found:  # all methods at one place of the chart
-        row["nfe"] = 3
-        row["value"] = 1e-3 if row["metric"] == "mse" else row["value"]
-    (copy / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
-    watched = Watched(browser, write_page(read_study(copy), copy / "index.html"))
-    names = watched.tab.locator("#tradeoff .mark-name").all()
+def test_names_of_near_marks_do_not_cover_each_other(visitor, study, tmp_path):
+    same = {"one_step_mse": 1e-3}  # all methods at one place of the chart
+    rows = [replace(r, nfe=3, value=same.get(r.metric, r.value)) for r in study.rows]
+    visitor.visit(write_page(replace(study, rows=tuple(rows)), tmp_path / "page.html"))
+    names = visitor.tab.locator("#tradeoff .mark-name").all()
     boxes = [name.bounding_box() for name in names]
     assert len(boxes) == len(METHODS)
     edges = sorted((b["y"], b["y"] + b["height"]) for b in boxes)
     assert all(low - 3 <= high for (_, low), (high, _) in pairwise(edges))  # of the line height
 
 
-def test_a_line_of_the_exploration_goes_from_level_to_level(browser, run, tmp_path):
-    copy = shutil.copytree(run, tmp_path / "run")
-    path = copy / "02-search/adaptive/seed-0/exploration.json"
-    told = json.loads(path.read_text())
-    told["points"].reverse()
-    path.write_text(json.dumps(told))
-    watched = Watched(browser, write_page(read_study(copy), copy / "index.html"))
-    lines = watched.tab.locator("#exploration path.line[data-name]").all()
+def test_a_line_of_the_exploration_goes_from_level_to_level(visitor, study, tmp_path):
+    first = study.searches[0]
+    found = replace(first.exploration, points=first.exploration.points[::-1])
+    changed = replace(study, searches=(replace(first, exploration=found),))
+    visitor.visit(write_page(changed, tmp_path / "page.html"))
+    lines = visitor.tab.locator("#exploration path.line[data-name]").all()
     assert lines
     for line in lines:
         across = [float(x) for x in re.findall(r"[ML]([\d.]+),", line.get_attribute("d"))]
         assert across == sorted(across)
+
+
+def test_a_missing_browser_skips_by_name_and_fails_on_a_ci(monkeypatch):
+    class Item:
+        name, fixturenames = "test_x", ("browser", "tab")
+
+        def __init__(self):
+            self.marks = []
+
+        def add_marker(self, mark):
+            self.marks.append(mark)
+
+    monkeypatch.setenv("PATH", "")
+    for ci, count in (("", 1), ("false", 1), ("true", 0), ("1", 0)):
+        monkeypatch.setenv("CI", ci)
+        item = Item()
+        skip_without_browser([item])
+        told = [mark.kwargs["reason"] for mark in item.marks]
+        assert told == ["test_x needs a browser: apt-get install chromium"] * count
+    with pytest.raises(pytest.fail.Exception, match="apt-get install chromium"):
+        next(browsers())

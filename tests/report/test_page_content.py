@@ -1,19 +1,24 @@
-"""What the page holds, without a browser: no outside address, no handlers, and rollouts packed within a budget."""
+"""What the page holds, without a browser: the table's numbers, no address, a bounded size."""
 
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
-from report_study import EVIL, fabricate
 
+from biasbound.metrics.rows import Row
 from biasbound.report.page import page as page_text
-from biasbound.report.page.rollouts import Cut, fitted, pack_error, pack_truth, rollouts, unpack_error
-from biasbound.report.study import read_study
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return fabricate(tmp_path_factory.mktemp("page") / "run", dataset=EVIL)
+from biasbound.report.page.payload import payload
+from biasbound.report.page.rollouts import (
+    Cut,
+    fitted,
+    pack_error,
+    pack_truth,
+    rollouts,
+    unpack_error,
+)
+from biasbound.report.study import Study
+from biasbound.report.tables import table1
 
 
 class Handlers(HTMLParser):
@@ -29,8 +34,8 @@ class Handlers(HTMLParser):
                 self.found.append((tag, name))
 
 
-def test_the_document_has_no_handlers_and_no_addresses(run):
-    text = page_text(read_study(run))
+def test_the_document_has_no_handlers_and_no_addresses(study):
+    text = page_text(study)
     parser = Handlers()
     parser.feed(text)
     assert parser.found == []
@@ -38,6 +43,35 @@ def test_the_document_has_no_handlers_and_no_addresses(run):
     assert "https://" not in text
     assert len(text.encode()) < 5_000_000
     assert "default-src &#x27;none&#x27;" in text
+
+
+ERRORS = {("mse", 1): 2e-5, ("mse_norm", 1): 3e-4, ("mse", 10): 4e-3, ("mse_norm", 10): 5e-2,
+          ("one_step_mse", None): 6e-5, ("one_step_mse_norm", None): 7e-4}  # fmt: skip
+
+
+def scored(dataset, method, size):
+    """Rows in which no two metrics have the same value."""
+    cost = {"nfe": 4, "updates": 10, "seconds": 1.0}
+    return [
+        Row(dataset, method, 0, metric, step, size * value, None, None, **cost)
+        for (metric, step), value in ERRORS.items()
+    ]
+
+
+@pytest.mark.parametrize("measured", [True, False])
+@pytest.mark.parametrize("dataset", ["ks", "transonic", "waves"])
+def test_charts_show_the_same_errors_as_the_table(dataset, measured):
+    rows = [r for m, size in (("linear", 1), ("unet", 2)) for r in scored(dataset, m, size)]
+    rows = [r for r in rows if measured or not r.metric.startswith("one_step")]
+    told = payload(Study(Path(), dataset, dataset, rows=tuple(rows)))
+    table = table1(rows)
+    cells = {name: [float(line.cells[table.columns.index(name)].value) for line in table.groups[0]]
+             for name in ("1-step MSE", "10-step MSE")}  # fmt: skip
+    points = {point["method"]: point["mse"] for point in told["tradeoff"]}
+    assert [points["unet"], points["linear"]] == pytest.approx(cells["1-step MSE"])
+    curves = {s["label"]: dict(zip(s["step"], s["value"], strict=True)) for s in told["series"]["error"]}  # fmt: skip
+    assert [curves["unet"][10], curves["linear"][10]] == pytest.approx(cells["10-step MSE"])
+    assert ("normalised" in told["error"]) == ("normalised" in " ".join(told["table"]["notes"]))
 
 
 def test_packed_errors_are_fine_near_zero():
@@ -68,8 +102,7 @@ def test_rollouts_fit_their_budget(budget, points):
     assert min(cut.models, cut.members, cut.trajectories, cut.quantities) >= 1
 
 
-def test_the_budget_holds_for_what_is_stored(run):
-    study = read_study(run)
+def test_the_budget_holds_for_what_is_stored(study):
     stored = rollouts(study, 4_000)
     texts = [t for q in stored["quantities"] for t in q["data"]]
     texts += [e["data"] for m in stored["models"] for q in m["errors"] for row in q for e in row]

@@ -1,21 +1,21 @@
 """The page's map of two-step biases: its ladder is the one that Python computes."""
 
 import json
-import shutil
 import warnings
+from dataclasses import replace
 
 import numpy as np
-from browsing import Watched, drawn_ladder, set_value
+from browsing import drawn_ladder, set_value
 from report_study import put
 
 from biasbound.core.bias import Estimate
 from biasbound.core.search import ForcedTransition, greedy_schedule, start_level
 from biasbound.report.page import write_page
+from biasbound.report.parts import Landscape, Search
 from biasbound.report.study import read_study
 
 
-def test_the_slider_draws_the_ladder_of_greedy_schedule(run, tab):
-    study = read_study(run)
+def test_the_slider_draws_the_ladder_of_greedy_schedule(study, tab):
     forced_seen = lengths = 0
     for number, search in enumerate(study.searches):
         tab.select_option("#search-select", value=str(number))
@@ -41,58 +41,52 @@ def test_the_slider_draws_the_ladder_of_greedy_schedule(run, tab):
     assert lengths > 2
 
 
-def test_the_ladder_agrees_on_rough_landscapes_and_ties(browser, run, tmp_path):
+def rough(rng, count):
     """Biases that do not grow with the jump, rounded so that many equal a τ of the slider."""
-    rng, copy = np.random.default_rng(5), shutil.copytree(run, tmp_path / "run")
-    shutil.rmtree(copy / "02-search")
-    for seed in range(6):
-        levels = np.sort(rng.uniform(0.01, 0.99, 3 + 3 * seed)).tolist()
-        clean = [{"sigma": s, "mean": round(rng.uniform(0.1, 0.2), 2), "stderr": 0.02} for s in levels]
-        biases = [
-            {"to": to, "from": up, "mean": round(1 + rng.exponential(0.04), 2), "stderr": None}
-            for to in levels
-            for up in levels
-            if to < up
-        ]
-        told = {"tau": 1.05, "start": "error", "start_sigma": levels[0], "levels": levels}
-        put(copy / f"02-search/adaptive/seed-{seed}/landscape.json", told | {"clean": clean, "biases": biases})
-    study = read_study(copy)
-    watched = Watched(browser, write_page(study, tmp_path / "page.html"))
-    ties = 0
-    for number, search in enumerate(study.searches):
-        watched.tab.select_option("#search-select", index=number)
+    levels = tuple(np.sort(rng.uniform(0.01, 0.99, count)).tolist())
+    clean = {s: (round(rng.uniform(0.1, 0.2), 2), 0.02) for s in levels}
+    pairs = [(to, up) for to in levels for up in levels if to < up]
+    biases = {pair: (round(1 + rng.exponential(0.04), 2), np.inf) for pair in pairs}
+    return Landscape(1.05, "error", levels[0], levels, clean, biases)
+
+
+def test_the_ladder_agrees_on_rough_landscapes_and_ties(visitor, study, tmp_path):
+    rng, ties = np.random.default_rng(5), 0
+    searches = [Search("adaptive", seed, landscape=rough(rng, 3 + 3 * seed)) for seed in range(6)]
+    changed = replace(study, searches=tuple(searches))
+    visitor.visit(write_page(changed, tmp_path / "page.html"))
+    for number, search in enumerate(searches):
+        visitor.tab.select_option("#search-select", index=number)
         found = search.landscape
-        start = start_level(found.levels, lambda s, found=found: Estimate(*found.clean[s], 2, 1), "error")
+        clean = {s: Estimate(*found.clean[s], 2, 1) for s in found.levels}
+        start = start_level(found.levels, clean.__getitem__, "error")
         for tau in (1.01, 1.02, 1.05, 1.08, 1.2):
-            set_value(watched.tab, "#tau", tau)
+            set_value(visitor.tab, "#tau", tau)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ForcedTransition)
                 ladder = greedy_schedule(found.levels, found.bias, tau, start=start)
-            assert drawn_ladder(watched.tab) == list(ladder.sigma)
+            assert drawn_ladder(visitor.tab) == list(ladder.sigma)
             ties += sum(step["bias"] == tau for step in ladder.meta["steps"])
     assert ties > 0  # equality is within τ
-    watched.context.close()
 
 
-def test_infinite_biases_force_a_step(browser, run, tmp_path):
-    copy = shutil.copytree(run, tmp_path / "run")
+def test_infinite_biases_force_a_step(visitor, copy):
     path = copy / "02-search/adaptive/seed-0/landscape.json"
     found = json.loads(path.read_text())
     for bias in found["biases"]:
         if bias["to"] == found["levels"][0]:
             bias["mean"], bias["stderr"] = None, None
     put(path, found)
-    watched = Watched(browser, write_page(read_study(copy), tmp_path / "page.html"))
-    assert drawn_ladder(watched.tab)[:2] == found["levels"][:2]
-    assert "forced" in watched.tab.inner_text("#ladder-note")
-    assert "∞" in watched.tab.inner_text("#ladder-steps")
-    assert watched.said == []
-    watched.context.close()
+    visitor.visit(write_page(read_study(copy), copy / "index.html"))
+    assert drawn_ladder(visitor.tab)[:2] == found["levels"][:2]
+    assert "forced" in visitor.tab.inner_text("#ladder-note")
+    assert "∞" in visitor.tab.inner_text("#ladder-steps")
+    assert visitor.said == []
 
 
-def test_a_cell_tells_its_jump_to_mouse_and_keyboard(run, tab):
+def test_a_cell_tells_its_jump_to_mouse_and_keyboard(study, tab):
     tab.select_option("#search-select", value="0")
-    found = read_study(run).searches[0].landscape
+    found = study.searches[0].landscape
     to, start = 1, len(found.levels) - 2
     tab.hover(f'.cell[data-to="{to}"][data-from="{start}"]', force=True)
     mean, stderr = found.biases[found.levels[to], found.levels[start]]
@@ -107,10 +101,10 @@ def test_a_cell_tells_its_jump_to_mouse_and_keyboard(run, tab):
     assert stderr > 0
 
 
-def test_reset_returns_to_the_searched_ladder(run, tab):
+def test_reset_returns_to_the_searched_ladder(study, tab):
     tab.select_option("#search-select", value="0")
     set_value(tab, "#tau", 1.4)
     assert "another ladder" in tab.inner_text("#ladder-note")
     tab.click("#tau-reset")
-    assert drawn_ladder(tab) == list(read_study(run).searches[0].schedule.sigma)
+    assert drawn_ladder(tab) == list(study.searches[0].schedule.sigma)
     assert "trained" in tab.inner_text("#ladder-note")

@@ -1,42 +1,45 @@
 """A run folder is read whole; partial runs give partial reports; damage is named in a sentence."""
 
 import json
+import math
 import shutil
-from contextlib import suppress
+from dataclasses import asdict
 
 import numpy as np
 import pytest
-from report_study import METHODS, fabricate, put
+from report_study import EVIL, METHODS, fabricate, put
 
+from biasbound.report import figures
 from biasbound.report.compare import merged, write_comparison
-from biasbound.report.figures import FIGURES
+from biasbound.report.figures import FIGURES, OVER_RUNS
 from biasbound.report.page.payload import payload
 from biasbound.report.study import read_study
 from biasbound.report.style import Absent
 from biasbound.report.write import write_report
 
 
-def test_a_run_folder_is_read_whole(run):
-    study = read_study(run)
-    assert (study.dataset, study.title) == ("ks", "ks, analytic")
+def test_a_run_folder_is_read_whole(run, study):
+    assert (study.dataset, study.title) == (EVIL, f"{EVIL}, analytic")
     assert study.labels == [m.label for m in study.models] == list(METHODS)
     assert [s.label for s in study.searches] == ["adaptive", "adaptive-v"]
     ladder = study.searches[0]
     assert ladder.schedule.sigma[0] == ladder.landscape.start_sigma
     assert set(ladder.schedule.sigma) <= set(ladder.landscape.levels)
+    assert set(ladder.exploration.solved) < set(ladder.exploration.levels)
     prediction = study.models[0].rollout.prediction
     assert isinstance(prediction, np.memmap)
     assert prediction.shape == (2, 3, 40, 1, 32)
     stored = json.loads((run / "06-evaluate/linear/seed-0/bias.json").read_text())
-    assert list(study.models[1].bias) == stored
+    for level, told in zip(study.models[1].bias, stored, strict=True):
+        for name, value in asdict(level).items():
+            assert value == told[name] or (math.isnan(value) and told[name] is None)
 
 
-def test_truth_is_what_predictions_stand_beside(run):
-    study = read_study(run)
+def test_truth_is_what_predictions_are_compared_with(study):
     start = study.test.read(0, 3, slice(0, 1))
     truth = study.truth(3, 40)
     assert truth.shape == (3, 40, 1, 32)
-    assert not np.array_equal(truth[:, :1], start)  # frame 0 is the initial state, not a prediction
+    assert not np.array_equal(truth[:, :1], start)  # frame 0 is given, not predicted
     best = {m.label: m.rollout.prediction for m in study.models}
     gap = {label: np.abs(p[0] - truth) for label, p in best.items()}
     assert gap["adaptive-v"][:, 0].max() < gap["adaptive-v"][:, -1].max()
@@ -45,33 +48,32 @@ def test_truth_is_what_predictions_stand_beside(run):
         study.truth(3, 41)
 
 
-STAGES = ("01-data", "02-search", "03-train", "05-rollout", "06-evaluate", "results.jsonl", "config.yaml")
+LOST = {
+    "01-data": "samples",
+    "02-search": "ladder",
+    "03-train": "training",
+    "05-rollout": "rollouts",
+    "06-evaluate": "contributions",
+}
 
 
-@pytest.mark.parametrize("gone", STAGES)
+@pytest.mark.parametrize("gone", [*LOST, "results.jsonl", "config.yaml"])
 def test_a_run_without_one_stage_gives_the_rest(copy, gone, tmp_path):
     path = copy / gone
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     made = write_report(copy, tmp_path / "out", figures=())
     assert (tmp_path / "out" / "index.html") in made
     study = read_study(copy)
-
-    def drawn(name):
-        with suppress(Absent):
-            return FIGURES[name](study) is not None
-        return False
-
-    with_data = [name for name in FIGURES if drawn(name)]
-    assert with_data, gone
-    lost = {"01-data": "samples", "02-search": "ladder", "03-train": "training", "05-rollout": "rollouts",
-            "06-evaluate": "contributions"}  # fmt: skip
-    assert lost.get(gone) not in with_data
+    if gone in LOST:
+        with pytest.raises(Absent, match=gone):
+            FIGURES[LOST[gone]](study)
+    assert FIGURES["contributions" if gone != "06-evaluate" else "ladder"](study).axes
 
 
 def test_rows_of_unfinished_runs_come_from_the_evaluations(copy):
-    whole = read_study(copy).series("mse")
+    whole = read_study(copy).rows
     (copy / "results.jsonl").unlink()
-    assert read_study(copy).series("mse") == whole
+    assert sorted(read_study(copy).rows, key=str) == sorted(whole, key=str)
 
 
 def test_runs_of_several_flows_are_told_apart_by_dataset(copy, tmp_path):
@@ -82,15 +84,26 @@ def test_runs_of_several_flows_are_told_apart_by_dataset(copy, tmp_path):
     both = merged([read_study(copy), read_study(other)])
     told = payload(both)
     assert told["flows"] == 2
-    for listed in (told["tradeoff"], told["series"]["mse"], told["models"]):
+    for listed in (told["tradeoff"], told["series"]["error"], told["models"]):
         names = [point["name"] for point in listed]
         assert len(set(names)) == len(names) == len(METHODS) + 2
-        assert {"unet · ks", "unet · waves"} <= set(names)
-    assert {s["label"] for s in told["series"]["mse"]} == set(METHODS)  # colours stay
+        assert {f"unet · {EVIL}", "unet · waves"} <= set(names)
+    assert {s["label"] for s in told["series"]["error"]} == set(METHODS)  # colours stay
     rolled = [m["name"] for m in told["rollouts"]["models"]]
-    assert rolled == [f"{label} · ks" for label in METHODS]
+    assert rolled == [f"{label} · {EVIL}" for label in METHODS]
     assert {s["name"] for s in told["spectra"]} == {"truth", *METHODS}
-    assert write_comparison([copy, other], tmp_path / "out")
+    assert {s["unit"].split("/")[0] for s in told["stages"]} == {copy.name, "other"}
+
+
+def test_a_comparison_draws_what_makes_sense_over_runs(run, copy, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "KINDS", {"png": {"dpi": 20}})  # is quicker
+    made = write_comparison([run, copy], tmp_path / "out")
+    assert {p.name for p in made} >= {"table.md", "table.tex", "index.html"}
+    assert {p.stem for p in made if p.suffix == ".png"} == set(OVER_RUNS)
+    assert {p.parent for p in made if p.suffix == ".png"} == {tmp_path / "out" / "figures"}
+    (copy / "results.jsonl").unlink()
+    shutil.rmtree(copy / "06-evaluate")
+    assert write_comparison([copy], tmp_path / "empty") == [tmp_path / "empty" / "index.html"]
 
 
 def test_runs_of_one_name_are_told_apart_by_their_paths(copy, tmp_path):
@@ -98,16 +111,16 @@ def test_runs_of_one_name_are_told_apart_by_their_paths(copy, tmp_path):
     for place in places:
         shutil.copytree(copy, place)
     alone = shutil.copytree(copy, tmp_path / "alone")
-    both = merged([read_study(place) for place in (*places, alone)])
+    several = merged([read_study(place) for place in (*places, alone)])
     ends = ("a/x/run", "b/x/run", "alone")
-    assert set(both.labels) == {f"{label} @ {end}" for label in METHODS for end in ends}
-    assert len(payload(both)["tradeoff"]) == 3 * len(METHODS)
+    assert set(several.labels) == {f"{label} @ {end}" for label in METHODS for end in ends}
+    assert len(payload(several)["tradeoff"]) == 3 * len(METHODS)
     with pytest.raises(ValueError, match="given twice"):
         merged([read_study(copy), read_study(copy.parent / "run")])
 
 
 def test_a_figure_asked_for_by_name_must_exist_and_have_data(copy, tmp_path):
-    with pytest.raises(ValueError, match="no figure 'nosuch'; there are thresholds"):
+    with pytest.raises(ValueError, match="no figure 'nosuch'; choose one of thresholds"):
         write_report(copy, tmp_path / "out", figures=["nosuch"])
     shutil.rmtree(copy / "02-search")
     with pytest.raises(ValueError, match=r"no landscape\.json: it comes from the stage 02-search"):

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from biasbound.metrics.rows import Row
+from biasbound.models.method import title_of
 from biasbound.report.layout import Cell, Line, Table
-from biasbound.report.tables import demo_table, table1, title_of
+from biasbound.report.tables import demo_table, table1
 
 
 def row(dataset, method, metric, value, step=None, seed=0, nfe=4, updates=2000, seconds=90.0):
@@ -65,7 +66,11 @@ def test_columns_are_the_papers_and_the_cost():
 
 def test_transonic_is_in_normalised_units_with_its_last_error():
     table = table1(unit("transonic"))
-    assert [cells(table, n)[0] for n in ("1-step MSE", "10-step MSE", LONG)] == ["2.00e-7", "2.00e-5", "2.00e-3"]
+    assert [cells(table, n)[0] for n in ("1-step MSE", "10-step MSE", LONG)] == [
+        "2.00e-7",
+        "2.00e-5",
+        "2.00e-3",
+    ]
     assert "normalised units: Tra" in table.text()
     assert "normalised units" not in table1(unit("ks")).text()
 
@@ -107,7 +112,11 @@ def test_titles_are_the_papers_words(label, title):
 
 
 def test_the_best_of_each_dataset_is_bold():
-    rows = [*unit(method="unet", size=2.0), *unit(method="linear"), *unit("kolmogorov", "unet", size=9.0)]
+    rows = [
+        *unit(method="unet", size=2.0),
+        *unit(method="linear"),
+        *unit("kolmogorov", "unet", size=9.0),
+    ]
     table = table1(rows)
     for name in ("1-step MSE", "10-step MSE", LONG, "Last-step FSD"):
         alone, unet, linear = cells(table, name)
@@ -172,7 +181,14 @@ def test_no_label_is_markup(label):
             continue
         assert len(re.findall(r"(?<!\\)&", line)) == count - 1
         bare = line.removesuffix(r" \\")
-        for known in (r"\textbackslash{}", r"\textasciitilde{}", r"\textasciicircum{}", "$<$", "$>$", r"\&"):
+        for known in (
+            r"\textbackslash{}",
+            r"\textasciitilde{}",
+            r"\textasciicircum{}",
+            "$<$",
+            "$>$",
+            r"\&",
+        ):
             bare = bare.replace(known, "")
         bare = re.sub(r"\\textbf\{([^{}]*)\}", r"\1", bare)
         assert not re.search(r"(?<!\\)[%$#_{}~^]", bare), line

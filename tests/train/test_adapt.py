@@ -4,12 +4,12 @@ from itertools import pairwise
 
 import pytest
 import torch
-from biasbound.models.losses import diffusion_loss
 from toys import Filter, advected
 
 from biasbound.core.bias import bias_curve
 from biasbound.core.denoise import EpsDenoiser, VDenoiser, X0Denoiser
 from biasbound.data.batches import Batch
+from biasbound.models.losses import diffusion_loss
 from biasbound.models.method import method
 from biasbound.train.explorer import Explorer, SearchOptions, grid, ladder
 from biasbound.train.options import FitOptions
@@ -24,17 +24,29 @@ def explorer_and_trainer(folder=None, wrapper=VDenoiser, search=SEARCH, **more):
     explorer = Explorer(search)
 
     def loss(model, frames, generator):
-        return diffusion_loss(model, frames[:, 0], frames[:, 1], explorer.active, generator=generator)
+        return diffusion_loss(
+            model, frames[:, 0], frames[:, 1], explorer.active, generator=generator
+        )
 
     torch.manual_seed(0)
-    options = FitOptions(updates=200, batch=32, lr=0.02, log_every=10, checkpoint_every=25, ema=0.9)
+    options = FitOptions(
+        updates=200, batch=32, lr=0.02, log_every=10, checkpoint_every=25, ema=0.9
+    )
     trainer = Trainer(
-        wrapper(Filter()), loss, lambda i: DATA[torch.as_tensor(i)], len(DATA), options, folder=folder, **more
+        wrapper(Filter()),
+        loss,
+        lambda i: DATA[torch.as_tensor(i)],
+        len(DATA),
+        options,
+        folder=folder,
+        **more,
     )
     return explorer, trainer
 
 
-@pytest.mark.parametrize("wrapper", [EpsDenoiser, X0Denoiser, VDenoiser, lambda net: VDenoiser(net, 0.6)])
+@pytest.mark.parametrize(
+    "wrapper", [EpsDenoiser, X0Denoiser, VDenoiser, lambda net: VDenoiser(net, 0.6)]
+)
 def test_the_search_runs_end_to_end_for_every_parameterisation(wrapper):
     explorer, trainer = explorer_and_trainer(wrapper=wrapper)
     found = explorer.run(trainer, *VALID)
@@ -61,7 +73,8 @@ def test_each_network_is_stored_once(tmp_path):
     fresh, again = explorer_and_trainer(tmp_path)
     for sigma, denoiser in fresh.denoisers(again, found).items():
         assert all(
-            torch.equal(a, b) for a, b in zip(denoiser.parameters(), denoisers[sigma].parameters(), strict=True)
+            torch.equal(a, b)
+            for a, b in zip(denoiser.parameters(), denoisers[sigma].parameters(), strict=True)
         )
 
 
@@ -121,7 +134,11 @@ def test_an_exploration_goes_down_a_few_levels_at_a_time(solved):
 def test_levels_leave_training_when_they_are_solved():
     explorer, trainer = explorer_and_trainer()
     seen = []
-    explorer.run(trainer, *VALID, on_round=lambda state: seen.append((len(explorer.active), len(state.open))))
+    explorer.run(
+        trainer,
+        *VALID,
+        on_round=lambda state: seen.append((len(explorer.active), len(state.open))),
+    )
     for (trained, _), (_, open_before) in zip(seen[1:], seen, strict=False):
         assert trained == open_before
 
@@ -140,7 +157,10 @@ def test_levels_leave_training_when_they_are_solved():
         ("log-uniform", {"base": "log-uniform"}),
         ("refiner-residual", {"base": "refiner", "residual": True}),
         ("adaptive", {"prediction": "eps", "residual": False, "proxy": False}),
-        ("adaptive-v-residual-proxy", {"prediction": "v", "residual": True, "proxy": True, "window": 2}),
+        (
+            "adaptive-v-residual-proxy",
+            {"prediction": "v", "residual": True, "proxy": True, "window": 2},
+        ),
     ],
 )
 def test_labels_say_what_is_trained(label, facts):
@@ -149,20 +169,25 @@ def test_labels_say_what_is_trained(label, facts):
     assert made.label == label
 
 
-@pytest.mark.parametrize("label", ["", "unknown", "unet-v", "refiner-proxy", "linear-ut1", "adaptive-w", "unet-ut"])
+@pytest.mark.parametrize(
+    "label", ["", "unknown", "unet-v", "refiner-proxy", "linear-ut1", "adaptive-w", "unet-ut"]
+)
 def test_a_label_that_means_nothing_is_refused(label):
     with pytest.raises(ValueError, match="unknown method"):
         method(label)
 
 
-@pytest.mark.parametrize("label", ["adaptive-proxy-v", "adaptive-v-proxy-proxy", "adaptive-v-proxy-"])
+@pytest.mark.parametrize(
+    "label", ["adaptive-proxy-v", "adaptive-v-proxy-proxy", "adaptive-v-proxy-"]
+)
 def test_proxy_ends_a_label(label):
     with pytest.raises(ValueError, match=r"write adaptive-v-proxy$"):
         method(label)
 
 
 @pytest.mark.parametrize(
-    "label", ["unet-ut1", "unet-residual", "linear", "refiner", "adaptive-v-residual", "adaptive-proxy"]
+    "label",
+    ["unet-ut1", "unet-residual", "linear", "refiner", "adaptive-v-residual", "adaptive-proxy"],
 )
 def test_every_label_makes_a_model_with_a_loss_that_reaches_it(label):
     from biasbound.nets import UNetConfig
@@ -189,7 +214,8 @@ def test_auto_starts_an_x0_ladder_at_the_least_error(kind, rule):
     x, y = torch.randn(2, 16, 1, 8, generator=torch.Generator().manual_seed(0)).unbind(0)
     levels = dict.fromkeys((0.1, 0.5, 0.99), denoiser)
     found = {
-        start: ladder(levels, x, y, SearchOptions(tau=50.0, start=start))[0] for start in ("auto", "sigma", "error")
+        start: ladder(levels, x, y, SearchOptions(tau=50.0, start=start))[0]
+        for start in ("auto", "sigma", "error")
     }
     assert found["auto"].sigma == found[rule].sigma
     assert found["auto"].meta["start"] == rule

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from biasbound.train.diagnose import diagnose
 from calling import called, refused
 
 import biasbound
@@ -23,6 +22,7 @@ from biasbound.study.parsing import read_config
 from biasbound.study.stages.evaluate import Cost, make_evaluate
 from biasbound.study.stages.material import Material, open_split
 from biasbound.study.stages.rollout import make_rollout, roll
+from biasbound.train.diagnose import diagnose
 from biasbound.train.options import SearchOptions
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -31,7 +31,18 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def test_a_saved_emulator_is_diagnosed(linear, tmp_path, capsys):
     emulator, data = linear / "03-train/linear/seed-0/emulator", linear / "01-data/test.h5"
     out = tmp_path / "found"
-    argv = ["diagnose", emulator, "--data", data, "--tau", "3", "--levels", "5", "--sigma-min", "0.1"]
+    argv = [
+        "diagnose",
+        emulator,
+        "--data",
+        data,
+        "--tau",
+        "3",
+        "--levels",
+        "5",
+        "--sigma-min",
+        "0.1",
+    ]
     code, said, _ = called([*argv, "--pairs", "8", "--out", out], capsys)
     assert code == 0
     assert "the recommended ladder" in said

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from biasbound.models.losses import direct_loss, proxy_unrolled_loss, refiner_loss
-from biasbound.models.predict import DirectPredictor, Refiner
 from small_fit import SCHEDULE, diffusion, options, same, trainer, weights
 from torch.optim.swa_utils import AveragedModel
 from toys import Filter, advected
 
 from biasbound.core.denoise import EpsDenoiser, VDenoiser, X0Denoiser
 from biasbound.core.sample import sample
+from biasbound.models.losses import direct_loss, proxy_unrolled_loss, refiner_loss
+from biasbound.models.predict import DirectPredictor, Refiner
 from biasbound.train.average import MovingAverage
 from biasbound.train.observers import JsonlLog, ProgressBar, TensorBoard, read_rows
 from biasbound.train.options import learning_rate
@@ -28,9 +28,15 @@ METHODS = {
     "v residual": (lambda net: VDenoiser(net, 0.6), diffusion),
     "proxy": (VDenoiser, lambda m, f, g: proxy_unrolled_loss(m, f, SCHEDULE, generator=g)),
     "direct": (lambda net: DirectPredictor(net, 1), lambda m, f, g: direct_loss(m, f[:, :2])),
-    "direct residual": (lambda net: DirectPredictor(net, 1, 0.6), lambda m, f, g: direct_loss(m, f[:, :2])),
+    "direct residual": (
+        lambda net: DirectPredictor(net, 1, 0.6),
+        lambda m, f, g: direct_loss(m, f[:, :2]),
+    ),
     "direct unrolled": (lambda net: DirectPredictor(net, 1), lambda m, f, g: direct_loss(m, f)),
-    "pushforward": (lambda net: DirectPredictor(net, 1), lambda m, f, g: direct_loss(m, f, pushforward=True)),
+    "pushforward": (
+        lambda net: DirectPredictor(net, 1),
+        lambda m, f, g: direct_loss(m, f, pushforward=True),
+    ),
     "refiner": (
         lambda net: Refiner(net, 1, sigma_min=0.1),
         lambda m, f, g: refiner_loss(m, f[:, 0], f[:, 1], generator=g),
@@ -42,7 +48,9 @@ METHODS = {
 def test_every_method_beats_persistence_tenfold_in_seconds(name):
     wrap, loss = METHODS[name]
     torch.manual_seed(0)
-    fitted = trainer({"updates": 800, "batch": 64, "ema": 0.99}, loss, wrap(Filter())).run().averaged
+    fitted = (
+        trainer({"updates": 800, "batch": 64, "ema": 0.99}, loss, wrap(Filter())).run().averaged
+    )
     x, y = advected(200, seed=1).unbind(1)
     with torch.no_grad():
         if isinstance(fitted, DirectPredictor):
@@ -99,8 +107,16 @@ def test_a_budget_in_epochs_is_a_number_of_updates():
 
 
 def test_observers_hear_everything_once(tmp_path):
-    bar, log, board = (ProgressBar("toy"), JsonlLog(tmp_path / "log.jsonl"), TensorBoard(tmp_path / "board"))
-    run = trainer(observers=[bar, log, board], evaluate=lambda model, update: {"error": 0.5}, evaluate_every=20)
+    bar, log, board = (
+        ProgressBar("toy"),
+        JsonlLog(tmp_path / "log.jsonl"),
+        TensorBoard(tmp_path / "board"),
+    )
+    run = trainer(
+        observers=[bar, log, board],
+        evaluate=lambda model, update: {"error": 0.5},
+        evaluate_every=20,
+    )
     run.run()
     rows = read_rows(tmp_path / "log.jsonl")
     assert [row["update"] for row in rows] == list(range(5, 65, 5))
@@ -165,12 +181,25 @@ def test_two_processes_train_as_one(tmp_path, name):
         "trainer(dict(updates=40), loss, folder=f, observers=[JsonlLog(f / 'log.jsonl')]).run()\n"
     )
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", str(program)]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node=2",
+        "--standalone",
+        str(program),
+    ]
     both = subprocess.run(
-        [*launch, str(tmp_path / "two")], capture_output=True, text=True, env=environment, check=False
+        [*launch, str(tmp_path / "two")],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
     )
     assert both.returncode == 0, both.stderr
-    subprocess.run([sys.executable, str(program), str(tmp_path / "one")], check=True, env=environment)
+    subprocess.run(
+        [sys.executable, str(program), str(tmp_path / "one")], check=True, env=environment
+    )
     one, two = (read_rows(tmp_path / name / "log.jsonl") for name in ("one", "two"))
     assert [r["update"] for r in one] == [r["update"] for r in two]
     assert [r["loss"] for r in two] == pytest.approx([r["loss"] for r in one], rel=1e-4)

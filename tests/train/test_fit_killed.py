@@ -21,7 +21,9 @@ from biasbound.train.trainer import Diverged
 
 @pytest.mark.parametrize("cut", [1, 7, 10, 33, 59])
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path, cut):
-    whole = trainer(observers=[JsonlLog(tmp_path / "whole.jsonl")], folder=tmp_path / "whole").run()
+    whole = trainer(
+        observers=[JsonlLog(tmp_path / "whole.jsonl")], folder=tmp_path / "whole"
+    ).run()
     log = JsonlLog(tmp_path / "parts.jsonl")
     trainer(observers=[log], folder=tmp_path / "parts").run(until=cut)
     resumed = trainer(observers=[log], folder=tmp_path / "parts")
@@ -54,7 +56,9 @@ trainer(dict(updates=300, checkpoint_every=20), folder=folder, observers=[JsonlL
 def start(folder):
     program = PROGRAM.format(tests=str(Path(__file__).parents[1]))
     run = subprocess.Popen(
-        [sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", program, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     run.stdout.readline()
     return run
@@ -73,7 +77,9 @@ def test_kill_9_at_random_moments_changes_nothing(tmp_path):
     last = start(tmp_path / "killed")
     assert last.wait() == 0, last.stderr.read()
     assert same(*(load_newest(tmp_path / name)[0] for name in ("whole", "killed")))
-    assert read_rows(tmp_path / "whole" / "log.jsonl") == read_rows(tmp_path / "killed" / "log.jsonl")
+    assert read_rows(tmp_path / "whole" / "log.jsonl") == read_rows(
+        tmp_path / "killed" / "log.jsonl"
+    )
 
 
 def test_a_second_process_in_the_same_folder_is_refused(tmp_path):
@@ -90,7 +96,10 @@ def test_a_second_process_in_the_same_folder_is_refused(tmp_path):
 def test_the_last_good_checkpoint_is_kept_and_taken(tmp_path):
     done = trainer(folder=tmp_path).run()
     files = sorted(tmp_path.glob("*.safetensors"))
-    assert [f.name for f in files] == ["checkpoint-000000050.safetensors", "checkpoint-000000060.safetensors"]
+    assert [f.name for f in files] == [
+        "checkpoint-000000050.safetensors",
+        "checkpoint-000000060.safetensors",
+    ]
     files[1].write_bytes(files[1].read_bytes()[:1000])
     with pytest.warns(DamagedCheckpoint, match="000000060"):
         again = trainer(folder=tmp_path)
@@ -98,7 +107,10 @@ def test_the_last_good_checkpoint_is_kept_and_taken(tmp_path):
     assert same(weights(done.averaged), weights(again.run().averaged))
     for file in tmp_path.glob("*.safetensors"):
         file.write_bytes(b"")
-    with pytest.warns(DamagedCheckpoint), pytest.raises(ValueError, match="none of the 2 checkpoints"):
+    with (
+        pytest.warns(DamagedCheckpoint),
+        pytest.raises(ValueError, match="none of the 2 checkpoints"),
+    ):
         trainer(folder=tmp_path)
 
 
@@ -120,7 +132,9 @@ def test_a_loss_that_explodes_stops_with_the_last_good_checkpoint(tmp_path, bad)
         return value * bad if run.progress.update >= 33 else value
 
     run = trainer(folder=tmp_path, loss=loss)
-    with pytest.raises(Diverged, match=r"at update 35 .*lower the learning rate.*last good checkpoint"):
+    with pytest.raises(
+        Diverged, match=r"at update 35 .*lower the learning rate.*last good checkpoint"
+    ):
         run.run()
     tensors, meta = load_newest(tmp_path)
     assert meta["progress"]["update"] == 30
@@ -128,7 +142,11 @@ def test_a_loss_that_explodes_stops_with_the_last_good_checkpoint(tmp_path, bad)
 
 
 def test_a_checkpoint_round_trip_changes_no_bit(tmp_path):
-    tensors = {"a": torch.randn(3), "b": torch.tensor(2), "c": torch.randn(2, 2, dtype=torch.float64)}
+    tensors = {
+        "a": torch.randn(3),
+        "b": torch.tensor(2),
+        "c": torch.randn(2, 2, dtype=torch.float64),
+    }
     save_tensors(tmp_path / "x.safetensors", tensors, {"note": [1, 0.1]})
     back, meta = load_tensors(tmp_path / "x.safetensors")
     assert same(tensors, back)

@@ -1,8 +1,9 @@
 """One self-contained HTML page of a study: no server, no network, nothing loaded from anywhere.
 
-The page is put together from the files beside this one. Its content security policy allows exactly its own style and
-script, by their hashes, and no connection at all. Text from a study reaches the document only as JSON in a data block,
-in which `<` is escaped, and from there only through `textContent`.
+The page is put together from the files beside this one. Its content security policy allows exactly
+its own style and script, by their hashes, and no connection at all. Text from a study reaches the
+document only as JSON in a data block, in which `<` is escaped, and from there only through
+`textContent`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def page(study: Study, budget: int = BUDGET) -> str:
         "title": html.escape(f"{study.title} · biasbound"),
         "policy": html.escape(policy),
         "style": style,
-        # `<` occurs only inside strings, where \u003c is the same; a tag can neither end nor begin here.
+        # `<` occurs only inside strings, where \u003c is the same: no tag can begin or end here.
         "data": told.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"),
         "script": script,
     }

@@ -1,4 +1,4 @@
-// Line charts: logarithmic or linear axes, bands, a legend that switches lines, a cursor for mouse and keyboard.
+// Line charts: logarithmic or linear axes, bands, a legend that hides lines, a cursor for mouse and keyboard.
 
 const DASHES = ["", "8 4", "2 3", "10 4 2 4", "5 2", "1 2", "12 3", "3 6"];
 const MARGIN = { left: 62, right: 14, top: 12, bottom: 42 };
@@ -63,116 +63,125 @@ function polyline(points) {
   return path;
 }
 
-/**
- * Draw a chart into `host`.
- * spec: { label, x: {label, log}, y: {label, log, floor, range}, height, rules: [{y, name}],
- *         series: [{name, style, x, y, low, high, dots, dash, plain}] }   (style: number or "truth")
- * Returns a function that draws another spec in its place.
- */
-function chart(host, first) {
-  let spec = first;
-  const hidden = new Set();
-  const legend = make("ul", { class: "legend", "aria-label": "Lines, press to hide or show" });
-  const canvas = make("svg", { tabindex: 0, role: "img" });
-  const tip = make("div", { class: "tip", role: "status", hidden: true });
-  const body = make("div", { class: "chart" }, canvas, tip);
-  host.replaceChildren(legend, body);
-  let drawn = null;
+const dashOf = (s) => s.dash ?? (s.style === "truth" ? "" : DASHES[s.style % DASHES.length]);
 
-  function drawLegend() {
-    legend.hidden = spec.series.length < 2;
-    legend.replaceChildren(...spec.series.map((s) => make("li", {}, make("button", {
+function axisParts(spec, { x, y, width, height }) {
+  const bottom = height - MARGIN.bottom;
+  const parts = [];
+  for (const v of x.ticks(Math.floor(width / 80))) {
+    parts.push(make("line", { class: "grid", x1: x.at(v), x2: x.at(v), y1: MARGIN.top, y2: bottom }));
+    parts.push(make("text", { x: x.at(v), y: bottom + 16, "text-anchor": "middle" }, tick(v)));
+  }
+  for (const v of y.ticks(6)) {
+    parts.push(make("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y.at(v), y2: y.at(v) }));
+    parts.push(make("text", { x: MARGIN.left - 7, y: y.at(v) + 4, "text-anchor": "end" }, tick(v)));
+  }
+  parts.push(make("path", { class: "frame", d: `M${MARGIN.left},${MARGIN.top}V${bottom}H${width - MARGIN.right}` }));
+  parts.push(make("text", { class: "axis-title", x: (MARGIN.left + width) / 2, y: height - 6, "text-anchor": "middle" }, spec.x.label));
+  parts.push(make("text", { class: "axis-title", x: -(MARGIN.top + bottom) / 2, y: 12, transform: "rotate(-90)", "text-anchor": "middle" }, spec.y.label));
+  return parts;
+}
+
+function ruleLine(r, { y, width }) {
+  return make("g", {}, make("line", { class: "rule", x1: MARGIN.left, x2: width - MARGIN.right, y1: y.at(r.y), y2: y.at(r.y) }),
+    make("text", { x: MARGIN.left + 5, y: y.at(r.y) - 5 }, r.name));
+}
+
+/** Where a name beside a mark at (px, py) does not cover the name of a mark nearby. */
+function apart(drawn, px, py) {
+  const near = drawn.named.filter(([ox]) => Math.abs(ox - px) < 130).map(([, oy]) => oy);
+  const rooms = [py, ...near.flatMap((oy) => [oy - 13, oy + 13])].filter((at) => at < drawn.height - 8 && near.every((oy) => Math.abs(oy - at) > 12));
+  const found = rooms.reduce((a, b) => (Math.abs(b - py) < Math.abs(a - py) ? b : a), rooms[0] ?? py);
+  drawn.named.push([px, found]);
+  return found;
+}
+
+function lineParts(s, drawn) {
+  const { x, y } = drawn;
+  const below = (i) => i >= 0 && s.y[i] !== null && s.y[i] < y.low;
+  const clamp = (v) => (v === null || (y.log && v <= 0) ? NaN : y.at(Math.min(y.high, Math.max(v, y.low))));
+  const points = s.x.map((v, i) => [v === null || (x.log && v <= 0) ? NaN : x.at(v), s.y[i] === null || (below(i) && below(i - 1)) ? NaN : clamp(s.y[i])]);
+  const parts = [];
+  const bounded = (s.low ?? []).map((low, i) => [points[i][0], low, s.high[i]]).filter(([, a, b]) => a !== null && b !== null);
+  if (bounded.length > 1) {
+    const up = bounded.map(([px, , b]) => [px, Math.max(MARGIN.top, clamp(b))]);
+    const down = bounded.map(([px, a]) => [px, Math.min(drawn.height - MARGIN.bottom, clamp(a))]).reverse();
+    parts.push(make("path", { class: `band k${s.style}`, d: `${polyline([...up, ...down])}Z` }));
+  }
+  if (!s.dots) parts.push(make("path", { class: `line k${s.style}`, d: polyline(points), "stroke-dasharray": dashOf(s), "data-name": s.name }));
+  const every = s.dots ? 1 : Math.max(1, Math.ceil(points.length / 14));
+  const marks = points.filter(([px, py], i) => i % every === 0 && Number.isFinite(px) && Number.isFinite(py));
+  if (s.style !== "truth" && !s.plain) parts.push(make("path", { class: `dot k${s.style}`, d: marks.map(([px, py]) => marker(s.style, px, py)).join("") }));
+  if (s.dots && s.text) {
+    const [px, py] = points[0];
+    const right = px < drawn.width * 0.7;
+    parts.push(make("text", { class: "mark-name", x: px + (right ? 9 : -9), y: apart(drawn, px, py) + 4, "text-anchor": right ? "start" : "end" }, s.text));
+  }
+  return parts;
+}
+
+class Chart {
+  constructor(host, spec) {
+    Object.assign(this, { spec, hidden: new Set(), drawn: null, at: null });
+    this.legend = make("ul", { class: "legend", "aria-label": "Lines, press to hide or show" });
+    this.canvas = make("svg", { tabindex: 0, role: "img" });
+    this.tip = make("div", { class: "tip", role: "status", hidden: true });
+    this.body = make("div", { class: "chart" }, this.canvas, this.tip);
+    host.replaceChildren(this.legend, this.body);
+    this.listen();
+    this.drawLegend();
+    this.draw();
+  }
+
+  replace(spec) {
+    this.spec = spec;
+    this.point(null);
+    this.drawLegend();
+    this.draw();
+  }
+
+  drawLegend() {
+    const { spec, hidden } = this;
+    this.legend.hidden = spec.series.length < 2;
+    this.legend.replaceChildren(...spec.series.map((s) => make("li", {}, make("button", {
       type: "button", "aria-pressed": !hidden.has(s.name) ? "true" : "false",
       onclick: (event) => {
         if (hidden.has(s.name)) hidden.delete(s.name); else hidden.add(s.name);
         event.currentTarget.setAttribute("aria-pressed", hidden.has(s.name) ? "false" : "true");
-        draw();
+        this.draw();
       },
     }, make("svg", { class: `k${s.style}`, viewBox: "0 0 30 12", "aria-hidden": "true" },
-      make("path", { class: `line k${s.style}`, d: "M0,6H30", "stroke-dasharray": s.dash ?? dashOf(s) }),
+      make("path", { class: `line k${s.style}`, d: "M0,6H30", "stroke-dasharray": dashOf(s) }),
       s.style === "truth" || s.plain ? null : make("path", { class: "dot", d: marker(s.style, 15, 6) })), s.name))));
   }
 
-  const dashOf = (s) => (s.style === "truth" ? "" : DASHES[s.style % DASHES.length]);
-
-  function draw() {
-    const width = Math.max(260, body.clientWidth || 640);
+  draw() {
+    const { spec, canvas } = this;
+    const width = Math.max(260, this.body.clientWidth || 640);
     const height = spec.height ?? Math.min(360, Math.max(230, width * 0.5));
-    const shown = spec.series.filter((s) => !hidden.has(s.name));
+    const shown = spec.series.filter((s) => !this.hidden.has(s.name));
     const rules = spec.rules ?? [];
     const x = scale(shown.flatMap((s) => s.x), spec.x.log, MARGIN.left, width - MARGIN.right);
     const values = spec.y.range ?? shown.flatMap((s) => s.y).concat(rules.map((r) => r.y));
     const y = scale(values, spec.y.log && positive(values).length > 0, height - MARGIN.bottom, MARGIN.top, spec.y.floor);
-    drawn = { x, y, shown, width, height, named: [] };
+    const drawn = { x, y, shown, width, height, named: [] };
+    this.drawn = drawn;
     canvas.setAttribute("viewBox", `0 0 ${width} ${height}`);
     canvas.setAttribute("aria-label", `${spec.label}. Lines: ${shown.map((s) => s.name).join(", ")}. Arrow keys move a cursor.`);
-    canvas.replaceChildren(...axes(x, y, width, height), ...rules.map((r) => ruleLine(r, y, width)), ...shown.flatMap((s) => line(s, x, y)),
+    canvas.replaceChildren(...axisParts(spec, drawn), ...rules.map((r) => ruleLine(r, drawn)), ...shown.flatMap((s) => lineParts(s, drawn)),
       make("line", { class: "cursor", y1: MARGIN.top, y2: height - MARGIN.bottom, visibility: "hidden" }));
   }
 
-  function axes(x, y, width, height) {
-    const bottom = height - MARGIN.bottom;
-    const parts = [];
-    for (const v of x.ticks(Math.floor(width / 80))) {
-      parts.push(make("line", { class: "grid", x1: x.at(v), x2: x.at(v), y1: MARGIN.top, y2: bottom }));
-      parts.push(make("text", { x: x.at(v), y: bottom + 16, "text-anchor": "middle" }, tick(v)));
-    }
-    for (const v of y.ticks(6)) {
-      parts.push(make("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y.at(v), y2: y.at(v) }));
-      parts.push(make("text", { x: MARGIN.left - 7, y: y.at(v) + 4, "text-anchor": "end" }, tick(v)));
-    }
-    parts.push(make("path", { class: "frame", d: `M${MARGIN.left},${MARGIN.top}V${bottom}H${width - MARGIN.right}` }));
-    parts.push(make("text", { class: "axis-title", x: (MARGIN.left + width) / 2, y: height - 6, "text-anchor": "middle" }, spec.x.label));
-    parts.push(make("text", { class: "axis-title", x: -(MARGIN.top + bottom) / 2, y: 12, transform: "rotate(-90)", "text-anchor": "middle" }, spec.y.label));
-    return parts;
-  }
-
-  function ruleLine(r, y, width) {
-    return make("g", {}, make("line", { class: "rule", x1: MARGIN.left, x2: width - MARGIN.right, y1: y.at(r.y), y2: y.at(r.y) }),
-      make("text", { x: MARGIN.left + 5, y: y.at(r.y) - 5 }, r.name));
-  }
-
-  /** Where a name beside a mark at (px, py) does not cover the one of a mark nearby. */
-  function apart(px, py) {
-    const near = drawn.named.filter(([ox]) => Math.abs(ox - px) < 130).map(([, oy]) => oy);
-    const rooms = [py, ...near.flatMap((oy) => [oy - 13, oy + 13])].filter((at) => at < drawn.height - 8 && near.every((oy) => Math.abs(oy - at) > 12));
-    const found = rooms.reduce((a, b) => (Math.abs(b - py) < Math.abs(a - py) ? b : a), rooms[0] ?? py);
-    drawn.named.push([px, found]);
-    return found;
-  }
-
-  function line(s, x, y) {
-    const below = (i) => i >= 0 && s.y[i] !== null && s.y[i] < y.low;
-    const clamp = (v) => (v === null || (y.log && v <= 0) ? NaN : y.at(Math.min(y.high, Math.max(v, y.low))));
-    const points = s.x.map((v, i) => [v === null || (x.log && v <= 0) ? NaN : x.at(v), s.y[i] === null || (below(i) && below(i - 1)) ? NaN : clamp(s.y[i])]);
-    const parts = [];
-    const bounded = (s.low ?? []).map((low, i) => [points[i][0], low, s.high[i]]).filter(([, a, b]) => a !== null && b !== null);
-    if (bounded.length > 1) {
-      const up = bounded.map(([px, , b]) => [px, Math.max(MARGIN.top, clamp(b))]);
-      const down = bounded.map(([px, a]) => [px, Math.min(drawn.height - MARGIN.bottom, clamp(a))]).reverse();
-      parts.push(make("path", { class: `band k${s.style}`, d: `${polyline([...up, ...down])}Z` }));
-    }
-    if (!s.dots) parts.push(make("path", { class: `line k${s.style}`, d: polyline(points), "stroke-dasharray": s.dash ?? dashOf(s), "data-name": s.name }));
-    const every = s.dots ? 1 : Math.max(1, Math.ceil(points.length / 14));
-    const marks = points.filter(([px, py], i) => i % every === 0 && Number.isFinite(px) && Number.isFinite(py));
-    if (s.style !== "truth" && !s.plain) parts.push(make("path", { class: `dot k${s.style}`, d: marks.map(([px, py]) => marker(s.style, px, py)).join("") }));
-    if (s.dots && s.text) {
-      const [px, py] = points[0];
-      const right = px < drawn.width * 0.7;
-      parts.push(make("text", { class: "mark-name", x: px + (right ? 9 : -9), y: apart(px, py) + 4, "text-anchor": right ? "start" : "end" }, s.text));
-    }
-    return parts;
-  }
-
-  let at = null;
-  function point(position) {
-    at = position;
+  /** Put the cursor at a value of x and tell what every line has there; null removes it. */
+  point(position) {
+    const { canvas, tip, drawn, spec } = this;
+    this.at = position;
     const cursor = canvas.querySelector(".cursor");
     if (position === null || !drawn) { tip.hidden = true; cursor?.setAttribute("visibility", "hidden"); return; }
     const px = drawn.x.at(position);
     cursor.setAttribute("x1", px); cursor.setAttribute("x2", px); cursor.setAttribute("visibility", "visible");
     const rows = drawn.shown.map((s) => {
-      const i = nearest(s.x, position);
+      const i = this.nearest(s.x, position);
       return i < 0 ? null : make("div", {}, `${s.name}: ${show(s.y[i], 4)}`);
     });
     tip.replaceChildren(make("strong", {}, `${spec.x.short ?? spec.x.label} ${show(position, 4)}`), ...rows.filter(Boolean));
@@ -183,35 +192,50 @@ function chart(host, first) {
     tip.style.right = shareX < 0.5 ? "auto" : `${(1 - shareX) * 100 + 1.5}%`;
   }
 
-  const nearest = (xs, position) => {
+  nearest(xs, position) {
+    const f = this.drawn.x.log ? Math.log : (v) => v;
     let best = -1;
-    const f = drawn.x.log ? Math.log : (v) => v;
     xs.forEach((v, i) => { if (v !== null && (best < 0 || Math.abs(f(v) - f(position)) < Math.abs(f(xs[best]) - f(position)))) best = i; });
     return best;
-  };
-  const stops = () => [...new Set(drawn.shown.flatMap((s) => s.x).filter((v) => v !== null && Number.isFinite(v)))].sort((a, b) => a - b);
+  }
 
-  canvas.addEventListener("pointermove", (event) => {
-    const box = canvas.getBoundingClientRect();
-    const px = ((event.clientX - box.left) / box.width) * drawn.width;
-    const found = stops().reduce((a, b) => (a === null || Math.abs(drawn.x.at(b) - px) < Math.abs(drawn.x.at(a) - px) ? b : a), null);
-    if (found !== null) point(found);
-  });
-  canvas.addEventListener("pointerleave", () => point(null));
-  canvas.addEventListener("blur", () => point(null));
-  canvas.addEventListener("keydown", (event) => {
-    const list = stops();
-    const move = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
-    if (event.key === "Escape") point(null);
-    if (move === undefined || !list.length) return;
-    event.preventDefault();
-    const now = at === null ? (move > 0 ? -1 : list.length) : list.indexOf(at);
-    point(list[Math.min(list.length - 1, Math.max(0, now + move))]);
-  });
+  /** Every x at which some line has a value. */
+  stops() {
+    return [...new Set(this.drawn.shown.flatMap((s) => s.x).filter((v) => v !== null && Number.isFinite(v)))].sort((a, b) => a - b);
+  }
 
-  let width = 0;
-  new ResizeObserver(() => { if (Math.abs(body.clientWidth - width) > 1) { width = body.clientWidth; draw(); } }).observe(body);
-  drawLegend();
-  draw();
-  return (next) => { spec = next; point(null); drawLegend(); draw(); };
+  listen() {
+    const { canvas, body } = this;
+    canvas.addEventListener("pointermove", (event) => {
+      const box = canvas.getBoundingClientRect();
+      const px = ((event.clientX - box.left) / box.width) * this.drawn.width;
+      const { at } = this.drawn.x;
+      const found = this.stops().reduce((a, b) => (a === null || Math.abs(at(b) - px) < Math.abs(at(a) - px) ? b : a), null);
+      if (found !== null) this.point(found);
+    });
+    canvas.addEventListener("pointerleave", () => this.point(null));
+    canvas.addEventListener("blur", () => this.point(null));
+    canvas.addEventListener("keydown", (event) => {
+      const list = this.stops();
+      const move = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+      if (event.key === "Escape") this.point(null);
+      if (move === undefined || !list.length) return;
+      event.preventDefault();
+      const now = this.at === null ? (move > 0 ? -1 : list.length) : list.indexOf(this.at);
+      this.point(list[Math.min(list.length - 1, Math.max(0, now + move))]);
+    });
+    let width = 0;
+    new ResizeObserver(() => { if (Math.abs(body.clientWidth - width) > 1) { width = body.clientWidth; this.draw(); } }).observe(body);
+  }
+}
+
+/**
+ * Draw a chart into `host`.
+ * spec: { label, x: {label, log}, y: {label, log, floor, range}, height, rules: [{y, name}],
+ *         series: [{name, style, x, y, low, high, dots, dash, plain}] }   (style: number or "truth")
+ * Returns a function that draws another spec in its place.
+ */
+function chart(host, spec) {
+  const made = new Chart(host, spec);
+  return (next) => made.replace(next);
 }

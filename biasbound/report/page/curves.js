@@ -69,7 +69,7 @@ function startGradients() {
 }
 
 function startSeries() {
-  const names = { mse: "mean squared error", fsd: "Fréchet spectral distance" };
+  const names = { error: STUDY.error, fsd: "Fréchet spectral distance" };
   for (const [metric, label] of Object.entries(names)) {
     const host = byId(`${metric}-chart`);
     const found = STUDY.series[metric];
@@ -85,7 +85,7 @@ function startSeries() {
 function startSpectra() {
   if (!STUDY.spectra.length) { byId("spectra").hidden = true; return; }
   chart(byId("spectra-chart"), {
-    label: "Energy spectra at the last frame", x: { label: "wavenumber k (waves a domain)", short: "k =", log: true },
+    label: "Energy spectra at the last frame", x: { label: "wavenumber k (waves per domain)", short: "k =", log: true },
     y: { label: "energy E(k)", log: true, floor: 1e-12 },
     series: STUDY.spectra.map((s) => ({ name: s.name, style: styleOf(s.name), x: s.k, y: s.energy })),
   });

@@ -1,4 +1,4 @@
-// Algorithm 2 on stored biases, the same as biasbound.search: start_level and greedy_schedule.
+// Algorithm 2 on stored biases, the same as start_level and greedy_schedule of biasbound.core.search.
 
 /** σ_0's number: the lowest level, or the highest whose clean-input error is within one standard error of the least. */
 function startLevel(landscape, rule) {

@@ -1,4 +1,4 @@
-"""What the page is told: one JSON value, all of it from the study."""
+"""The data of the page: one JSON value, all of it from the study."""
 
 from __future__ import annotations
 
@@ -10,46 +10,52 @@ from typing import Any
 import numpy as np
 
 from biasbound.metrics.rows import over_seeds, select
+from biasbound.models.method import title_of
+from biasbound.report.errors import error_name, one_step
 from biasbound.report.figures_flow import last_spectra
 from biasbound.report.page.rollouts import BUDGET, rollouts
-from biasbound.report.study import Landscape, Model, Search, Study, told_apart
+from biasbound.report.parts import Landscape, Level, Model, Point, Search, Stage
+from biasbound.report.study import Series, Study, told_apart
 from biasbound.report.style import Absent
-from biasbound.report.tables import table1, title_of
+from biasbound.report.tables import table1
 
 __all__ = ["payload"]
 
 CURVE_POINTS = 300  # of a training curve or a time series at most
-BIASES = ("clean", "inference", "own", "two_step", "reb")
-STAGE_FACTS = ("stage", "unit", "seed", "updates", "wall_seconds", "cpu_seconds", "commit", "dirty")
+BIASES = ("own", "two_step", "reb")
+STAGE_FACTS = ("stage", "unit", "seed", "updates", "wall_seconds", "cpu_seconds")
 MACHINE_FACTS = ("version", "commit", "dirty", "python", "torch", "machine", "cores", "threads")
 
 
 def payload(study: Study, budget: int = BUDGET) -> dict[str, Any]:
     """JSON values only; what is infinite or unknown is None."""
+    datasets = list(dict.fromkeys(row.dataset for row in study.rows))
     told: dict[str, Any] = {
         "dataset": study.dataset,
-        "flows": max(1, len({row.dataset for row in study.rows})),
+        "flows": max(1, len(datasets)),
         "title": study.title,
-        "version": str(study.run.get("version", "")),
+        "version": study.run.version,
         "methods": study.labels,
         "titles": {label: title_of(label) for label in study.labels},
+        "error": error_name(datasets),
         "table": _table(study),
         "tradeoff": _tradeoff(study),
         "searches": [_search(study, s) for s in study.searches],
         "models": [_model(study, m) for m in study.models],
-        "series": {name: _series(study, name) for name in ("mse", "fsd")},
+        "series": {"error": _series(study.error_series()), "fsd": _series(study.series("fsd"))},
         "spectra": _spectra(study),
         "rollouts": rollouts(study, budget),
         "config": study.config,
-        "stages": [
-            {k: str(p[k]) if k == "unit" else p.get(k) for k in STAGE_FACTS if k in p} for p in study.provenance
-        ],
-        "machine": {
-            k: study.provenance[-1][k] for k in MACHINE_FACTS if study.provenance and k in study.provenance[-1]
-        },
+        "stages": [_facts(stage, STAGE_FACTS) for stage in study.stages],
+        "machine": _facts(study.stages[-1], MACHINE_FACTS) if study.stages else {},
     }
     cleaned: dict[str, Any] = _json(told)
     return cleaned
+
+
+def _facts(stage: Stage, names: Sequence[str]) -> dict[str, Any]:
+    """Those that are known."""
+    return {name: getattr(stage, name) for name in names if getattr(stage, name) is not None}
 
 
 def _json(value: Any) -> Any:
@@ -87,11 +93,11 @@ def _table(study: Study) -> dict[str, Any] | None:
 
 
 def _tradeoff(study: Study) -> list[dict[str, Any]]:
-    """Error of the first frame, mean over seeds, beside the calls that it costs."""
+    """The table's 1-step MSE, mean over seeds, beside the calls that it costs."""
     found = []
     every = dict.fromkeys((row.dataset, row.method, 0) for row in study.rows)  # seeds as one
     for dataset, label, seed in every:
-        rows = select(study.rows, dataset=dataset, method=label, metric="mse", step=1)
+        rows = one_step(select(study.rows, dataset=dataset, method=label))
         summary = over_seeds(rows)
         if summary is not None and summary.mean is not None:
             name = told_apart((dataset, label, seed), every)
@@ -100,22 +106,23 @@ def _tradeoff(study: Study) -> list[dict[str, Any]]:
 
 
 def _search(study: Study, search: Search) -> dict[str, Any]:
-    rounds: dict[int, list[Mapping[str, Any]]] = {}
-    # A stepwise exploration stores its levels as it opened them; a line goes from level to level.
-    for point in sorted(search.points, key=lambda p: p["sigma"]):
-        rounds.setdefault(int(point["round"]), []).append(point)
+    rounds: dict[int, list[Point]] = {}
+    found = search.exploration
+    # A stepwise exploration stores levels as it opened them; a line goes from level to level.
+    for point in sorted(found.points, key=lambda p: p.sigma):
+        rounds.setdefault(point.round, []).append(point)
     schedule = search.schedule
     return {
         "name": study.name(search),
         "label": search.label,
         "schedule": list(schedule.sigma) if schedule else None,
         "landscape": _landscape(search.landscape) if search.landscape else None,
-        "tau_explore": search.tau,
-        "solved": len(search.solved),
-        "levels": len(search.levels),
+        "tau_explore": found.tau,
+        "solved": len(found.solved),
+        "levels": len(found.levels),
         "rounds": [
-            {"update": found[0].get("update"), "sigma": [p["sigma"] for p in found], "own": [p["own"] for p in found]}
-            for _, found in sorted(rounds.items())
+            {"update": points[0].update, "sigma": [p.sigma for p in points], "own": [p.own for p in points]}
+            for _, points in sorted(rounds.items())
         ],
     }
 
@@ -137,35 +144,36 @@ def _landscape(found: Landscape) -> dict[str, Any]:
     }
 
 
-def _model(study: Study, model: Model) -> dict[str, Any]:
-    def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-        names = ("sigma", *(n for b in BIASES for n in (b, f"{b}_stderr")))
-        return {n: [row.get(n) for row in rows] for n in names}
+def _columns(rows: Sequence[Level], names: Sequence[str]) -> dict[str, list[float]]:
+    return {name: [getattr(row, name) for row in rows] for name in names}
 
+
+def _model(study: Study, model: Model) -> dict[str, Any]:
     log = _thinned(model.log)
-    keys = sorted({k for row in log for k in row if isinstance(row[k], int | float)} - {"update"})
+    keys = sorted({key for row in log for key in row} - {"update"})
+    biases = ("sigma", *(name for b in BIASES for name in (b, f"{b}_stderr")))
     return {
         "name": study.name(model),
         "label": model.label,
-        "bias": columns(model.bias) if model.bias else None,
+        "bias": _columns(model.bias, biases) if model.bias else None,
         "chain": [
-            {"update": t["update"], **{k: v for k, v in columns(t["rows"]).items() if "_" not in k}}
-            for t in _thinned(model.chain, 12)
+            {"update": time.update, **_columns(time.rows, ("sigma", "clean", "inference"))}
+            for time in _thinned(model.chain, 12)
         ],
-        "gradients": list(model.gradients),
-        "log": {k: [row.get(k) for row in log] for k in ("update", *keys)},
+        "gradients": [asdict(row) for row in model.gradients],
+        "log": {key: [row.get(key) for row in log] for key in ("update", *keys)},
     }
 
 
-def _series(study: Study, metric: str) -> list[dict[str, Any]]:
-    found = study.series(metric)
+def _series(found: Series) -> list[dict[str, Any]]:
+    columns = ("step", "value", "low", "high")
     return [
         {
             "name": told_apart(unit, found),
             "label": unit[1],
-            **{key: [p[i] for p in _thinned(points)] for i, key in enumerate(("step", "value", "low", "high"))},
+            **{key: [getattr(step, key) for step in _thinned(steps)] for key in columns},
         }
-        for unit, points in found.items()
+        for unit, steps in found.items()
     ]
 
 

@@ -45,122 +45,139 @@ function paint(canvas, width, height, value, [low, high], colours) {
   context.putImageData(picture, 0, 0);
 }
 
-function startPlayer() {
-  const data = STUDY.rollouts;
-  if (!data) { byId("player").hidden = true; return; }
-  const [frames, ...points] = data.shape;
-  const flat = points.length === 1;
-  const maps = { signed: table(RDBU), amount: table(CIVIDIS) };
-  const state = { frame: 0, playing: null, truth: null, error: null, prediction: null };
-  byId("player-caption").textContent = flat
-    ? "Space against time: position upwards, time to the right. All start from the same true state; differences are small at first and grow. Drag in a picture or use the slider to read the profile at one time below."
-    : "The same moment of the truth, of the prediction and their difference. All start from the same true state; differences are small at first and grow. Play, or drag the slider.";
-  const panels = Object.fromEntries(["truth", "prediction", "error"].map((name) => {
-    const canvas = make("canvas", { role: "img", "aria-label": name });
-    const now = flat ? make("div", { class: "now" }) : null;
-    const title = make("figcaption", {}, name);
-    return [name, { canvas, now, title, figure: make("figure", { class: "panel" }, title, make("div", { class: "plane" }, canvas, now)) }];
-  }));
-  const bar = make("canvas", { width: 256, height: 1, "aria-hidden": "true" });
-  const ends = [make("span", {}), make("span", {})];
-  byId("panels").classList.toggle("flat", flat);
-  byId("panels").append(...Object.values(panels).map((p) => p.figure));
-  byId("panels").after(make("div", { class: "scale" }, ends[0], bar, ends[1]));
-  const input = (id) => byId(id);
-  options(input("p-model"), data.models.map((m, i) => [i, m.name]), data.models.length - 1);
-  options(input("p-trajectory"), data.quantities[0].data.map((_, i) => [i, `${i + 1}`]), 0);
-  options(input("p-member"), data.models[0].errors[0].map((_, i) => [i, `${i + 1}`]), 0);
-  options(input("p-quantity"), data.quantities.map((q, i) => [i, q.name]), 0);
-  for (const [id, list] of [["p-member", data.models[0].errors[0]], ["p-quantity", data.quantities], ["p-trajectory", data.quantities[0].data]]) {
-    input(id).closest(".field").hidden = list.length < 2;
-  }
-  input("p-frame").max = String(frames - 1);
-  const number = (id) => Number(input(id).value);
-  const size = points.reduce((a, b) => a * b, 1);
-  let redrawProfile = null;
+const MAPS = { signed: table(RDBU), amount: table(CIVIDIS) };
+const CAPTIONS = {
+  flat: "Space against time: position upwards, time to the right. Truth and prediction start from the same state; their difference is small at first and grows. Drag in a picture or use the slider to see the profile at one time below.",
+  plane: "Truth, prediction and their difference at the same time. Both start from the same state; the difference is small at first and grows. Play, or drag the slider.",
+};
+const chosen = (id) => Number(byId(id).value);
 
-  function load() {
-    const quantity = data.quantities[number("p-quantity")];
-    const model = data.models[number("p-model")];
-    state.quantity = quantity;
-    state.truth = unpackTruth(quantity, number("p-trajectory"));
-    state.error = unpackError(model.errors[number("p-quantity")][number("p-member")][number("p-trajectory")]);
-    state.prediction = state.truth.map((v, i) => v + state.error[i]);
-    panels.prediction.title.textContent = `prediction: ${model.name}`;
-    const gain = number("p-gain");
-    panels.error.title.textContent = gain > 1 ? `error × ${gain}` : "error";
+class Player {
+  constructor(data) {
+    const [frames, ...points] = data.shape;
+    Object.assign(this, { data, frames, points, flat: points.length === 1, size: points.reduce((a, b) => a * b, 1) });
+    Object.assign(this, { frame: 0, playing: null, truth: null, error: null, prediction: null, redrawProfile: null });
+    this.panels = Object.fromEntries(["truth", "prediction", "error"].map((name) => {
+      const canvas = make("canvas", { role: "img", "aria-label": name });
+      const now = this.flat ? make("div", { class: "now" }) : null;
+      const title = make("figcaption", {}, name);
+      return [name, { canvas, now, title, figure: make("figure", { class: "panel" }, title, make("div", { class: "plane" }, canvas, now)) }];
+    }));
+    this.bar = make("canvas", { width: 256, height: 1, "aria-hidden": "true" });
+    this.ends = [make("span", {}), make("span", {})];
+    byId("player-caption").textContent = this.flat ? CAPTIONS.flat : CAPTIONS.plane;
+    byId("panels").classList.toggle("flat", this.flat);
+    byId("panels").append(...Object.values(this.panels).map((p) => p.figure));
+    byId("panels").after(make("div", { class: "scale" }, this.ends[0], this.bar, this.ends[1]));
+    this.fillControls();
+  }
+
+  fillControls() {
+    const { data } = this;
+    options(byId("p-model"), data.models.map((m, i) => [i, m.name]), data.models.length - 1);
+    const lists = { "p-trajectory": data.quantities[0].data.map((_, i) => `${i + 1}`), "p-member": data.models[0].errors[0].map((_, i) => `${i + 1}`), "p-quantity": data.quantities.map((q) => q.name) };
+    for (const [id, names] of Object.entries(lists)) {
+      options(byId(id), names.map((name, i) => [i, name]), 0);
+      byId(id).closest(".field").hidden = names.length < 2;
+    }
+    byId("p-frame").max = String(this.frames - 1);
+  }
+
+  /** Unpack what the controls choose, and draw it. */
+  load() {
+    const quantity = this.data.quantities[chosen("p-quantity")];
+    const model = this.data.models[chosen("p-model")];
+    this.quantity = quantity;
+    this.truth = unpackTruth(quantity, chosen("p-trajectory"));
+    this.error = unpackError(model.errors[chosen("p-quantity")][chosen("p-member")][chosen("p-trajectory")]);
+    this.prediction = this.truth.map((v, i) => v + this.error[i]);
+    this.panels.prediction.title.textContent = `prediction: ${model.name}`;
+    const gain = chosen("p-gain");
+    this.panels.error.title.textContent = gain > 1 ? `error × ${gain}` : "error";
     const [low, high] = quantity.limits;
     const signed = low < 0 && high > 0;
-    state.map = signed ? maps.signed : maps.amount;
+    this.map = signed ? MAPS.signed : MAPS.amount;
     const half = signed ? high : (high - low) / 2;
-    state.errorLimits = [-half / gain, half / gain];
-    for (let i = 0; i < 2; i += 1) ends[i].textContent = show(quantity.limits[i]);
-    paint(bar, 256, 1, (i) => i, [0, 255], state.map);
-    if (flat) drawAll(0, frames, points[0]);
-    drawFrame();
+    this.errorLimits = [-half / gain, half / gain];
+    for (let i = 0; i < 2; i += 1) this.ends[i].textContent = show(quantity.limits[i]);
+    paint(this.bar, 256, 1, (i) => i, [0, 255], this.map);
+    if (this.flat) this.drawPanels(0, this.frames, this.points[0]);
+    this.drawFrame();
   }
 
-  function drawAll(offset, width, height) {
-    const limits = state.quantity.limits;
-    paint(panels.truth.canvas, width, height, (i) => state.truth[offset + i], limits, state.map);
-    paint(panels.prediction.canvas, width, height, (i) => state.prediction[offset + i], limits, state.map);
-    paint(panels.error.canvas, width, height, (i) => state.error[offset + i], state.errorLimits, maps.signed);
+  drawPanels(offset, width, height) {
+    const limits = this.quantity.limits;
+    paint(this.panels.truth.canvas, width, height, (i) => this.truth[offset + i], limits, this.map);
+    paint(this.panels.prediction.canvas, width, height, (i) => this.prediction[offset + i], limits, this.map);
+    paint(this.panels.error.canvas, width, height, (i) => this.error[offset + i], this.errorLimits, MAPS.signed);
   }
 
-  function drawFrame() {
-    const at = state.frame * size;
-    const time = data.first + state.frame * data.dt;
-    if (flat) {
-      for (const p of Object.values(panels)) p.now.style.left = `${((state.frame + 0.5) / frames) * 100}%`;
-      const x = Array.from({ length: points[0] }, (_, i) => data.domain[0][0] + ((data.domain[0][1] - data.domain[0][0]) * i) / points[0]);
-      const spec = {
-        label: `Profile at time ${show(time)}`, x: { label: "position x", short: "x =" }, y: { label: state.quantity.name, range: [state.quantity.low, state.quantity.high] }, height: 230,
-        series: [
-          { name: "truth", style: "truth", x, y: [...state.truth.subarray(at, at + size)].map(real) },
-          { name: "prediction", style: 1, dash: "", plain: true, x, y: [...state.prediction.subarray(at, at + size)].map(real) },
-        ],
-      };
-      if (redrawProfile) redrawProfile(spec); else redrawProfile = chart(byId("profile"), spec);
-    } else {
-      drawAll(at, points[0], points[1]);
-    }
-    input("p-frame").value = String(state.frame);
-    input("p-time").textContent = `${state.frame + 1} of ${frames}, t = ${show(time)}`;
-    byId("p-readout").textContent = summary(at);
+  drawFrame() {
+    const at = this.frame * this.size;
+    const time = this.data.first + this.frame * this.data.dt;
+    if (this.flat) this.drawProfile(at, time); else this.drawPanels(at, this.points[0], this.points[1]);
+    byId("p-frame").value = String(this.frame);
+    byId("p-time").textContent = `${this.frame + 1} of ${this.frames}, t = ${show(time)}`;
+    byId("p-readout").textContent = this.summary(at);
   }
 
-  const real = (v) => (Number.isNaN(v) ? null : v);
-  function summary(at) {
+  drawProfile(at, time) {
+    const { quantity, points } = this;
+    const [left, right] = this.data.domain[0];
+    for (const p of Object.values(this.panels)) p.now.style.left = `${((this.frame + 0.5) / this.frames) * 100}%`;
+    const x = Array.from({ length: points[0] }, (_, i) => left + ((right - left) * i) / points[0]);
+    const values = (all) => [...all.subarray(at, at + this.size)].map((v) => (Number.isNaN(v) ? null : v));
+    const spec = {
+      label: `Profile at time ${show(time)}`, x: { label: "position x", short: "x =" }, y: { label: quantity.name, range: [quantity.low, quantity.high] }, height: 230,
+      series: [
+        { name: "truth", style: "truth", x, y: values(this.truth) },
+        { name: "prediction", style: 1, dash: "", plain: true, x, y: values(this.prediction) },
+      ],
+    };
+    if (this.redrawProfile) this.redrawProfile(spec); else this.redrawProfile = chart(byId("profile"), spec);
+  }
+
+  summary(at) {
     let sum = 0, count = 0, broken = 0;
-    for (let i = at; i < at + size; i += 1) {
-      if (!Number.isNaN(state.error[i])) { sum += state.error[i] ** 2; count += 1; } else if (!Number.isNaN(state.truth[i])) broken += 1;
+    for (let i = at; i < at + this.size; i += 1) {
+      if (!Number.isNaN(this.error[i])) { sum += this.error[i] ** 2; count += 1; } else if (!Number.isNaN(this.truth[i])) broken += 1;
     }
     if (broken) return "The prediction broke down: it is not finite here.";
     const rms = Math.sqrt(sum / Math.max(1, count));
-    return `RMS error ${show(rms)}, ${show((100 * rms) / (state.quantity.spread || 1))} % of the flow's spread.`;
+    return `RMS error ${show(rms)}, ${show((100 * rms) / (this.quantity.spread || 1))} % of the flow's standard deviation.`;
   }
 
-  function go(frame) { state.frame = Math.min(frames - 1, Math.max(0, frame)); drawFrame(); }
-  function stop() { clearInterval(state.playing); state.playing = null; byId("p-play").textContent = "Play"; }
-  function play() {
-    if (state.frame >= frames - 1) go(0);
+  go(frame) { this.frame = Math.min(this.frames - 1, Math.max(0, frame)); this.drawFrame(); }
+
+  stop() { clearInterval(this.playing); this.playing = null; byId("p-play").textContent = "Play"; }
+
+  play() {
+    if (this.frame >= this.frames - 1) this.go(0);
     byId("p-play").textContent = "Pause";
-    state.playing = setInterval(() => { if (state.frame >= frames - 1) stop(); else go(state.frame + 1); }, Math.max(40, Math.min(150, 6000 / frames)));
+    const next = () => { if (this.frame >= this.frames - 1) this.stop(); else this.go(this.frame + 1); };
+    this.playing = setInterval(next, Math.max(40, Math.min(150, 6000 / this.frames)));
   }
-  byId("p-play").addEventListener("click", () => (state.playing ? stop() : play()));
-  input("p-frame").addEventListener("input", (event) => { stop(); go(Number(event.target.value)); });
-  for (const id of ["p-model", "p-trajectory", "p-member", "p-quantity", "p-gain"]) input(id).addEventListener("change", load);
-  if (flat) {
-    for (const p of Object.values(panels)) {
+
+  listen() {
+    byId("p-play").addEventListener("click", () => (this.playing ? this.stop() : this.play()));
+    byId("p-frame").addEventListener("input", (event) => { this.stop(); this.go(Number(event.target.value)); });
+    for (const id of ["p-model", "p-trajectory", "p-member", "p-quantity", "p-gain"]) byId(id).addEventListener("change", () => this.load());
+    for (const { canvas } of this.flat ? Object.values(this.panels) : []) {
       const scrub = (event) => {
         if (event.type === "pointermove" && !event.buttons) return;
-        const box = p.canvas.getBoundingClientRect();
-        stop();
-        go(Math.floor(((event.clientX - box.left) / box.width) * frames));
+        const box = canvas.getBoundingClientRect();
+        this.stop();
+        this.go(Math.floor(((event.clientX - box.left) / box.width) * this.frames));
       };
-      p.canvas.addEventListener("pointerdown", scrub);
-      p.canvas.addEventListener("pointermove", scrub);
+      canvas.addEventListener("pointerdown", scrub);
+      canvas.addEventListener("pointermove", scrub);
     }
   }
-  load();
+}
+
+function startPlayer() {
+  if (!STUDY.rollouts) { byId("player").hidden = true; return; }
+  const player = new Player(STUDY.rollouts);
+  player.load();
+  player.listen();
 }

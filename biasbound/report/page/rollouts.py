@@ -1,8 +1,9 @@
-r"""Rollouts in few bytes: 8 bits a value, and as many trajectories, members, frames and points as a budget allows.
+r"""Rollouts in few bytes: 8 bits per value, and as much of everything as a budget allows.
 
-The truth is stored on a linear scale, u = low + (high − low) q/254, and the *error* of each prediction on a square-root
-scale, e = max·(q/127)|q/127| with the largest error of its frame, which is as fine near zero as 14 bits. The page adds the
-two. So an error a thousand times smaller than the field is still an error on the screen and not round-off.
+The truth is stored on a linear scale, u = low + (high − low) q/254. The *error* of each prediction
+is stored on a square-root scale, e = max·(q/127)|q/127|, with the largest error of its frame as
+the maximum, which is as fine near zero as 14 bits. The page adds the two, so an error a thousand
+times smaller than the field is still visible and not lost to round-off.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float64, Int8, UInt8
 
-from biasbound.report.figures_flow import all_quantities, first_quantity
-from biasbound.report.study import Model, Study
+from biasbound.report.parts import Model
+from biasbound.report.pictures import quantities
+from biasbound.report.study import Study
 
 __all__ = ["BUDGET", "Cut", "fitted", "pack_error", "pack_truth", "rollouts", "unpack_error"]
 
@@ -44,7 +46,7 @@ class Cut:
 
 
 def fitted(cut: Cut, budget: int = BUDGET) -> Cut:
-    """The most that fits: first fewer members, trajectories and quantities, then coarser in time and space."""
+    """The most that fits: first fewer members, trajectories and quantities, then coarser ones."""
     cut = replace(
         cut, members=min(cut.members, 3), trajectories=min(cut.trajectories, 4), quantities=min(cut.quantities, 2)
     )
@@ -77,7 +79,7 @@ def pack_truth(values: Float[np.ndarray, "*N"], low: float, high: float) -> UInt
 
 
 def pack_error(error: Float[np.ndarray, "K ..."]) -> tuple[Int8[np.ndarray, "K ..."], Float64[np.ndarray, " K"]]:
-    """−127 … 127 on a signed square-root scale, −128 where there is no value; and each frame's largest."""
+    """−127 … 127 on a signed square-root scale (−128: no value), and each frame's largest."""
     known = np.isfinite(error)
     sizes = np.abs(np.where(known, error, 0).astype(np.float64)).reshape(len(error), -1)
     largest = sizes.max(1)
@@ -111,9 +113,8 @@ def rollouts(study: Study, budget: int = BUDGET) -> dict[str, Any] | None:
     shapes = [m.rollout.prediction.shape for m in models if m.rollout is not None]
     frames = min(shape[2] for shape in shapes)
     first = study.truth(1, frames)[0]
-    every = all_quantities(study.test, first)
-    best = first_quantity(study.test, first)[0]
-    names = [best, *(name for name in every if name != best)]
+    shown = quantities(study.test, first)
+    names = list(shown)
     cut = fitted(
         Cut(
             models=len(models),
@@ -121,7 +122,7 @@ def rollouts(study: Study, budget: int = BUDGET) -> dict[str, Any] | None:
             trajectories=min(shape[1] for shape in shapes),
             quantities=len(names),
             frames=frames,
-            points=every[best].shape[1:],
+            points=shown[names[0]].shape[1:],
         ),
         budget,
     )
@@ -130,7 +131,7 @@ def rollouts(study: Study, budget: int = BUDGET) -> dict[str, Any] | None:
     dt = models[0].rollout.dt if models[0].rollout else study.test.dt
     return {
         "quantities": [_truth(name, [fields[name] for fields in truth]) for name in names],
-        "shape": list(truth[0][best].shape),
+        "shape": list(truth[0][names[0]].shape),
         "full": [frames, *cut.points],
         "dt": dt * cut.every,
         "first": dt,
@@ -144,7 +145,7 @@ def _shown(study: Study, fields: Float[np.ndarray, "K C *N"], cut: Cut) -> dict[
     space = slice(None, None, cut.stride)
     return {
         name: values[(slice(None, None, cut.every), *[space] * (values.ndim - 1))]
-        for name, values in all_quantities(study.test, fields).items()
+        for name, values in quantities(study.test, fields).items()
     }
 
 
@@ -167,7 +168,7 @@ def _truth(name: str, fields: list[np.ndarray]) -> dict[str, Any]:
 def _model(
     study: Study, model: Model, truth: list[dict[str, np.ndarray]], names: list[str], cut: Cut
 ) -> dict[str, Any]:
-    """errors[quantity][member][trajectory] = {max (a frame), data}."""
+    """errors[quantity][member][trajectory] = {max (one per frame), data}."""
     assert model.rollout is not None
     errors: list[list[list[dict[str, Any]]]] = [[[] for _ in range(cut.members)] for _ in names]
     for m in range(cut.members):

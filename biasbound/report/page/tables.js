@@ -13,19 +13,19 @@ function startHeadline() {
       name && name !== c.value ? make("small", {}, name) : null);
   };
   const heads = table.columns.map((text, i) => make("th", { scope: "col", class: i < table.left ? "words" : null }, text));
-  const kept = table.groups.length === 1 ? table.left - 1 : 0; // one data set need not be named in a column
+  const kept = table.groups.length === 1 ? table.left - 1 : 0; // a single dataset need not be named in a column
   host.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...heads.slice(kept))), ...table.groups.map((group) =>
     make("tbody", {}, ...group.map((line) => make("tr", { class: line.ruled ? "ruled" : null }, ...line.cells.map(cell).slice(kept)))))));
   byId("headline-notes").textContent = table.notes.join(" ");
 }
 
-/** Error of the first frame against network calls, one point a method. */
+/** The table's 1-step error against network calls, one point per method. */
 function startTradeoff() {
   const rows = STUDY.tradeoff;
   if (rows.length < 2) { drop(byId("tradeoff")); return; }
   chart(byId("tradeoff"), {
-    label: "Error of the first frame against network calls", x: { label: "network calls a frame (NFE)", short: "NFE", log: true },
-    y: { label: "MSE, frame 1", log: true }, height: 280,
+    label: "1-step error against network calls", x: { label: "network calls per frame (NFE)", short: "NFE", log: true },
+    y: { label: `1-step ${STUDY.error}`, log: true }, height: 280,
     series: rows.map((r) => ({ name: r.name, text: r.name, style: styleOf(r.method), dots: true, x: [r.nfe], y: [r.mse] })),
   });
 }
@@ -54,7 +54,7 @@ function startHeader() {
   const ladders = STUDY.searches.filter((s) => s.schedule);
   const shortest = ladders.reduce((a, b) => (a && a.schedule.length <= b.schedule.length ? a : b), null);
   const parts = [`${STUDY.methods.length} ${STUDY.methods.length === 1 ? "method" : "methods"} compared on ${STUDY.flows === 1 ? "one flow" : `${STUDY.flows} flows`}.`];
-  if (shortest) parts.push(`The shortest searched noise schedule, ${shortest.name}, makes a frame in ${shortest.schedule.length} network calls; below you see why these levels and no others.`);
+  if (shortest) parts.push(`The shortest searched noise schedule, ${shortest.name}, makes a frame in ${shortest.schedule.length} network calls. Below you see why it has these levels and no others.`);
   byId("lede").textContent = parts.join(" ");
   const sections = [...document.querySelectorAll("main > section")].filter((s) => !s.hidden);
   byId("nav").replaceChildren(...sections.map((s) => make("li", {}, make("a", { href: `#${s.id}` }, s.dataset.title))));
