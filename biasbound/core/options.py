@@ -14,13 +14,17 @@ class SearchOptions:
     """How to search. τ is the paper's; the exploration may be stricter, to leave room for the jumps."""
 
     tau: float = 1.05
+    """τ, the bound on every bias of the schedule; paper 1.05"""
     tau_explore: float | None = None
-    """default: tau"""
+    """bound on a level's own bias during the exploration; default: tau"""
     levels: int = 24
-    """of the exploration grid"""
+    """levels of the exploration grid"""
     sigma_min: float = 1e-3
+    """its lowest level"""
     sigma_max: float = 10**-1e-4
-    over: Literal["ratio", "sigma"] = "ratio"  # the grid is uniform in log(σ/√ᾱ), or in log σ as in the paper
+    """its highest level"""
+    over: Literal["ratio", "sigma"] = "ratio"
+    """the grid is uniform in log(σ/√ᾱ), or in log σ as in the paper"""
     solved: Literal["leave", "stay"] = "leave"
     """solved levels leave the training (paper), or stay, and the last network is measured"""
     ahead: int | None = None
