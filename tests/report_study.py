@@ -78,14 +78,22 @@ def search(folder: Path, label, scale, seed=0):
     found = {"levels": grid, "tau": 1.03, "points": points}
     found["solved"] = {repr(s): v for s, v in solved.items()}
     put(folder / "exploration.json", found)
-    table = TwoStepTable(dict.fromkeys([*solved, grid[-1]], denoiser), x, y, draws=2, generator=rng)
+    table = TwoStepTable(
+        dict.fromkeys([*solved, grid[-1]], denoiser), x, y, draws=2, generator=rng
+    )
     ladder = greedy_schedule(table.levels, table, TAU)
     ladder.save(folder / "schedule.json")
     clean = [(s, table.clean_error(s)) for s in table.levels]
-    landscape = {"tau": TAU, "start": "sigma", "start_sigma": ladder.sigma[0], "levels": table.levels}
+    landscape = {
+        "tau": TAU,
+        "start": "sigma",
+        "start_sigma": ladder.sigma[0],
+        "levels": table.levels,
+    }
     landscape["clean"] = [{"sigma": s, "mean": e.mean, "stderr": e.stderr} for s, e in clean]
     landscape["biases"] = [
-        {"to": to, "from": start, "mean": b.mean, "stderr": b.stderr} for to, start, b in table.matrix()
+        {"to": to, "from": start, "mean": b.mean, "stderr": b.stderr}
+        for to, start, b in table.matrix()
     ]
     put(folder / "landscape.json", landscape)
     put(folder / "log.jsonl", log(1200, 0.02))
@@ -95,7 +103,10 @@ def search(folder: Path, label, scale, seed=0):
 
 def log(updates, floor):
     at = range(50, updates + 1, 50)
-    return lines({"update": u, "loss": floor + 1 / u, "lr": 1e-3, "valid_mse": floor / 5 + 2 / u} for u in at)
+    return lines(
+        {"update": u, "loss": floor + 1 / u, "lr": 1e-3, "valid_mse": floor / 5 + 2 / u}
+        for u in at
+    )
 
 
 def biases(denoiser, schedule, seed=0):
@@ -128,7 +139,10 @@ def evaluate(folder: Path, label, dataset, seed, steps, end):
             {"n": n, "nfe": n + 1, "to_full": 1 - 0.2 * end * 0.5**n, "to_full_stderr": 0.02,
              "to_teacher": 0.9, "to_teacher_stderr": 0.01, "batches": 4} for n in range(NFE[label])
         ]  # fmt: skip
-        put(folder / "gradients.json", [*made, made[-1] | {"n": "full"}, made[0] | {"n": "teacher"}])
+        put(
+            folder / "gradients.json",
+            [*made, made[-1] | {"n": "full"}, made[0] | {"n": "teacher"}],
+        )
     stage(folder, "evaluate", label, seed, 5.0)
     return rows
 
@@ -143,7 +157,9 @@ def train(folder: Path, label, place, end):
     put(trained / "log.jsonl", log(3000, 0.01 * end))
     stage(trained, "train", label, 0, 100.0 + 30 * place, 3000)
     if label != "unet":
-        times = [{"update": 1000 * u, "rows": biases(oracle(0.1 * 0.8**u), schedule)} for u in (1, 2, 3)]
+        times = [
+            {"update": 1000 * u, "rows": biases(oracle(0.1 * 0.8**u), schedule)} for u in (1, 2, 3)
+        ]
         put(trained / "chain.jsonl", lines(times))
         put(folder / "06-evaluate" / unit / "bias.json", biases(denoiser, schedule, 1))
 

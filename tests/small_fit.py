@@ -16,7 +16,12 @@ DATA = advected(256, frames=3)
 
 
 def options(**changes):
-    return FitOptions(**({"updates": 60, "batch": 16, "log_every": 5, "checkpoint_every": 10, "lr": 0.02} | changes))
+    return FitOptions(
+        **(
+            {"updates": 60, "batch": 16, "log_every": 5, "checkpoint_every": 10, "lr": 0.02}
+            | changes
+        )
+    )
 
 
 def diffusion(model, frames, generator):
@@ -26,7 +31,14 @@ def diffusion(model, frames, generator):
 def trainer(changes=None, loss=diffusion, model=None, **more):
     torch.manual_seed(0)
     model = model or VDenoiser(Filter())
-    return Trainer(model, loss, lambda i: DATA[torch.as_tensor(i)], len(DATA), options(**(changes or {})), **more)
+    return Trainer(
+        model,
+        loss,
+        lambda i: DATA[torch.as_tensor(i)],
+        len(DATA),
+        options(**(changes or {})),
+        **more,
+    )
 
 
 def weights(of):

@@ -34,7 +34,9 @@ class Filter(nn.Module):
         told = torch.zeros(len(fields)) if log_snr is None else log_snr
         features = torch.stack([told / 5, torch.sigmoid(told)], 1).to(fields)
         weights = self.told(features).reshape(len(fields), 2, -1)[:, :, : fields.shape[1]] + 1
-        return torch.einsum("bmc,mcij,bcj->bi", weights, self.mix[:, : fields.shape[1]], fields)[:, None]
+        return torch.einsum("bmc,mcij,bcj->bi", weights, self.mix[:, : fields.shape[1]], fields)[
+            :, None
+        ]
 
 
 def exact(y_t, x, sigma):
