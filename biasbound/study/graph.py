@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from biasbound.core.denoise import PREDICTIONS
 from biasbound.metrics import METRICS
 from biasbound.models.method import Method, method
 from biasbound.models.model import Settings
-from biasbound.registry import known
+from biasbound.registry import find, known
 from biasbound.study.config import Config
 from biasbound.study.folder import STAGES, Unit
 from biasbound.study.jobs import DataJob, EvaluateJob, FinetuneJob, RolloutJob, SearchJob, TrainJob
@@ -81,7 +82,8 @@ def trained(config: Config, chosen: Method, seed: int, data: Unit) -> Unit:
 
 def search_unit(config: Config, base: Method, seed: int, data: Unit) -> Unit:
     """Exploration and ladder of a method."""
-    section = replace(config.search, warm_start=False)  # which is the training's
+    start = find(PREDICTIONS, base.prediction).start if config.search.start == "auto" else config.search.start
+    section = replace(config.search, start=start, warm_start=False)  # a warm start is the training's
     return Unit("search", SearchJob(**_training(config, base), search=section), base.label, seed, (data,))
 
 
