@@ -91,14 +91,15 @@ def _allow(argv: Sequence[str]) -> None:
 
 def _chosen(verb: str, given: Sequence[str], config: Config) -> tuple[Any, ...]:
     """The methods that are meant: those that are named, or all; for `finetune` the fine-tuned ones."""
-    if verb != "finetune":
-        return tuple(given) or config.methods
     from biasbound.models.method import method
 
-    if given:
-        made = [method(label) for label in given]
-        return tuple(m.label if m.finetune else replace(m, finetune="proxy").label for m in made)
-    found = tuple(told for told in config.methods if method(told).finetune)
+    every = {made.label: made for made in map(method, config.methods)}
+    named = [every.get(label) or method(label) for label in given]
+    if verb != "finetune":
+        return tuple(named) or config.methods
+    if named:
+        return tuple(m if m.finetune else replace(m, finetune="proxy") for m in named)
+    found = tuple(made for made in every.values() if made.finetune)
     if not found:
         raise ValueError(
             "no method of this study is fine-tuned: name one to fine-tune with --method, as in --method adaptive-v"
@@ -108,16 +109,13 @@ def _chosen(verb: str, given: Sequence[str], config: Config) -> tuple[Any, ...]:
 
 def _joined(config: Config, chosen: Sequence[Any], out: Path) -> tuple[Config, tuple[str, ...]]:
     """The config with all methods and seeds that the run has had, so that none drops out; and the labels chosen."""
-    from biasbound.models.method import method
+    from biasbound.study.graph import methods_of
 
     saved = read_config(out / "config.yaml") if (out / "run.json").exists() else config
-    told: dict[str, Any] = {}
-    for one in (*saved.methods, *config.methods, *chosen):
-        made = method(one)  # a label is kept in its canonical form
-        told.setdefault(made.label, made.label if isinstance(one, str) and not made.file else one)
+    every = methods_of((*saved.methods, *config.methods, *chosen))
     seeds = tuple(dict.fromkeys((*saved.seeds, *config.seeds)))
-    labels = tuple(dict.fromkeys(method(one).label for one in chosen))
-    return replace(config, methods=tuple(told.values()), seeds=seeds), labels
+    joined = replace(config, methods=tuple(made.spelling for made in every.values()), seeds=seeds)
+    return joined, tuple(methods_of(chosen))
 
 
 def _value(argv: Sequence[str], option: str) -> str | None:

@@ -23,10 +23,10 @@ from biasbound.study.jobs import DataJob, EvaluateJob, FinetuneJob, RolloutJob, 
 __all__ = ["closure", "methods_of", "study_units", "unit_of"]
 
 
-def methods_of(config: Config) -> dict[str, Method]:
-    """The study's methods by their labels; two that share one are refused."""
+def methods_of(methods: Iterable[Any]) -> dict[str, Method]:
+    """Methods, as `method` reads them, by their labels; two different ones that share a label are refused."""
     found: dict[str, Method] = {}
-    for told in config.methods:
+    for told in methods:
         made = method(told)
         if found.setdefault(made.label, made) != made:
             raise ValueError(f"two methods are both called {made.label}: rename one of their schedule files")
@@ -39,7 +39,7 @@ def study_units(config: Config, methods: Sequence[str] | None = None, upto: str 
     data = data_unit(config)  # once: a folder of many files takes time to look through
     if last == 0:
         return [data]
-    known_ones = methods_of(config)
+    known_ones = methods_of(config.methods)
     chosen = known_ones.values() if methods is None else [known_ones[label] for label in methods]
     wanted = [unit_of(config, each, seed, data) for seed in config.seeds for each in chosen]
     return [unit for unit in closure(wanted) if list(STAGES).index(unit.stage) <= last]

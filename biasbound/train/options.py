@@ -25,7 +25,7 @@ class TrainOptions:
     """learning rate at the end of a cosine; paper 1e-6"""
     warmup: int = 0
     """updates of linear warm-up"""
-    optimiser: str = "adam"
+    optimiser: Literal["adam", "adamw"] = "adam"
     """optimiser: adam or adamw"""
     weight_decay: float = 0.0
     """weight decay; decoupled for adamw"""

@@ -1,4 +1,4 @@
-"""A finished study that is continued, changed, extended, compared and scored again."""
+"""A finished study that is continued, changed, extended and scored again."""
 
 import shutil
 
@@ -8,7 +8,6 @@ import biasbound
 from biasbound.cli import main
 from biasbound.metrics.rows import read_rows
 from biasbound.models.weights import load_tensors
-from biasbound.report import figures
 from biasbound.study.parsing import read_config
 
 KEEP = "benchmarks/keep_run.py"
@@ -63,16 +62,6 @@ def test_a_run_keeps_all_methods_that_it_has_had(copied):
     assert main(["evaluate", str(copied), "--jobs", "1", "--methods=direct-pf1,direct", "--method", "direct-pf1"]) == 0
     assert read_config(copied / "config.yaml").methods == (*had, "direct-pf1")
     assert {r.method for r in read_rows(copied / "results.jsonl")} == {*had, "direct-pf1"}
-
-
-def test_runs_are_compared_in_one_table_and_page(smoke, copied, tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]})
-    other = copied.rename(tmp_path / "other")
-    assert main(["compare", str(smoke), str(other), "--out", str(tmp_path / "both")]) == 0
-    table = (tmp_path / "both/table.md").read_text()
-    assert f"direct @ {smoke.name}" in table
-    assert "direct @ other" in table
-    assert (tmp_path / "both/index.html").exists()
 
 
 def test_a_record_is_scored_again_from_its_emulators(smoke, tmp_path, capsys, monkeypatch, pytestconfig):
