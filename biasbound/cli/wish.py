@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from biasbound.study.config import Config
+from biasbound.study.config import UNET, Config
 from biasbound.study.parsing import ConfigParser, config_parser, made, presets, read_config
 
 __all__ = ["STUDY_COMMANDS", "Wish", "cores", "wish_of"]
@@ -68,7 +68,7 @@ def wish_of(verb: str, argv: list[str]) -> Wish:
     _allow(argv)
     parser = _parser(verb, base)
     shown = "--print_config" in argv
-    given = parser.parse_args([a for a in _lists(argv) if a != "--print_config"])
+    given = parser.parse_args([*_other_network(argv), *(a for a in _lists(argv) if a != "--print_config")])
     config = made(parser, given)
     chosen = _chosen(verb, tuple(given.method), config)
     out = Path(given.run or f"runs/{preset or config.data.dataset}")
@@ -138,6 +138,13 @@ def _lists(argv: list[str]) -> list[str]:
         elif argument in lists and i + 1 < len(told) and not told[i + 1].startswith("["):
             told[i + 1] = f"[{told[i + 1]}]"
     return told
+
+
+def _other_network(argv: Sequence[str]) -> list[str]:
+    """Unset what a preset says of the U-Net when another network is named."""
+    if _value(argv, "--network.name") in (None, "unet"):
+        return []
+    return [f"--network.{name}=null" for name in UNET]
 
 
 def _parser(verb: str, base: Path | None) -> ConfigParser:
