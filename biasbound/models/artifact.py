@@ -20,7 +20,7 @@ from biasbound._io import as_kind, plain, read_json, replacing
 from biasbound.core.schedule import Schedule
 from biasbound.models.model import MODELS, Frame, Model, make, target_of
 from biasbound.models.normalise import Normalisation
-from biasbound.models.task import TASKS
+from biasbound.models.task import TASKS, Task
 from biasbound.models.weights import load_tensors, save_tensors
 from biasbound.nets import NetSpec
 from biasbound.registry import find, name_of
