@@ -152,7 +152,7 @@ def _build(saved: _Saved, net: Any, home: Path) -> Model:
             raise ValueError("its network is not one of biasbound's; pass it as load(folder, net=…)")
         net = saved.network.build(kind.noisy)
     told = dict(saved.task)
-    task = as_kind(find(TASKS, told.pop("name")), told, "task")
+    task: Task = as_kind(find(TASKS, told.pop("name")), told, "task")
     channels, options = len(saved.facts.channels), dict(saved.options)
     if (home / "schedule.json").exists():
         options["schedule"] = Schedule.load(home / "schedule.json")
