@@ -19,6 +19,7 @@ from biasbound.registry import find, known
 from biasbound.study.config import Config, SearchConfig
 from biasbound.study.folder import STAGES, Unit
 from biasbound.study.jobs import DataJob, EvaluateJob, FinetuneJob, RolloutJob, SearchJob, TrainJob
+from biasbound.train.optimisers import OPTIMISERS
 
 __all__ = ["closure", "methods_of", "study_units", "unit_of"]
 
@@ -110,6 +111,7 @@ def search_unit(config: Config, base: Method, seed: int, data: Unit) -> Unit:
 
 def _training(config: Config, base: Method) -> dict[str, Any]:
     made = config.baselines
+    find(OPTIMISERS, config.train.optimiser)  # refused before anything is made
     settings = Settings(
         schedule=base.chain(made.levels, made.cap),
         transition=base.transition or config.rollout.transition,  # type: ignore[arg-type]

@@ -52,8 +52,6 @@ class TrainOptions:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if (self.updates or self.epochs or 0) <= 0 or not self.lr > 0 or self.warmup < 0:
             raise ValueError("the budget and lr must be above 0, and warmup not below")
-        if self.optimiser not in ("adam", "adamw"):
-            raise ValueError(f"the optimiser is adam or adamw, not {self.optimiser!r}")
         if self.weight_decay < 0 or (self.clip is not None and not self.clip > 0):
             raise ValueError("weight_decay must not be below 0, and clip must be above 0 or none")
         if self.ema is not None and not 0 <= self.ema < 1:
