@@ -47,10 +47,7 @@ with tempfile.TemporaryDirectory() as home:
         run.wait()
         found = load_newest(killed)
         update = 0 if found is None else found[1]["progress"]["update"]
-        print(
-            f"kill {kill + 1:2d} after update {last_update(killed)}; goes on from {update}",
-            flush=True,
-        )
+        print(f"kill {kill + 1:2d} after update {last_update(killed)}; goes on from {update}", flush=True)
     assert start(killed).wait() == 0
     (a, _), (b, _) = load_newest(whole), load_newest(killed)
     same = a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)

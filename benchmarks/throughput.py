@@ -29,6 +29,7 @@ from functools import partial
 from typing import ClassVar
 
 import torch
+from biasbound.models.losses import full_unrolled_loss, unrolled_loss
 from plain_unet import DECAY, LADDER, RATE, Plain
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
@@ -38,7 +39,6 @@ from biasbound.core.noise import log_snr
 from biasbound.core.sample import proxy_estimate, sample
 from biasbound.core.schedule import linear
 from biasbound.data.batches import Batch
-from biasbound.models.losses import full_unrolled_loss, unrolled_loss
 from biasbound.models.method import method
 from biasbound.nets import ConditionalNet, UNetConfig, mini
 from biasbound.train.options import FitOptions
@@ -153,12 +153,7 @@ def with_threads(threads: int, run: Callable[[], object]) -> Callable[[], object
 def measure_case(name: str, rounds: int, threads: Iterable[int], compiled: bool) -> None:
     ours, plain = checked_pair(name, False)
     matrix = torch.randn(1024, 1024)
-    single: Runs = {
-        "ours": ours.update(),
-        "plain": plain.update,
-        "frame": ours.frame,
-        "plain frame": plain.frame,
-    }
+    single: Runs = {"ours": ours.update(), "plain": plain.update, "frame": ours.frame, "plain frame": plain.frame}
     single |= {
         "proxy": ours.update("proxy"),
         "proxy in turn": ours.update("proxy in turn"),

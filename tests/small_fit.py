@@ -28,7 +28,7 @@ MODELS = {
     "x0": lambda: diffusion(Filter(), "x0"),
     "v": lambda: diffusion(Filter()),
     "v residual": lambda: diffusion(Filter(), scale=0.6),
-    "focus": lambda: trained_by(diffusion(Filter()), lowest=0.6),
+    "focus": lambda: trained_by(diffusion(Filter()), share=0.6),
     "proxy": lambda: trained_by(diffusion(Filter()), unroll=1, between="proxy"),
     "full": lambda: trained_by(diffusion(Filter()), unroll=1, between="full", detach=True),
     "direct residual": lambda: Direct(Filter(), frame(0.6)),

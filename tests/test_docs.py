@@ -25,9 +25,7 @@ def test_the_readme_program_runs(tmp_path):
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     program = next(p for p in programs if "greedy_schedule" in p)
     program += "assert next_state.shape == y.shape and len(ladder) < len(levels)\n"
-    run = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "REB" in run.stdout
     assert (tmp_path / "ladder.json").exists()
@@ -71,9 +69,7 @@ def command_preset(words):
 
 def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]}
-    )  # others: test_report
+    monkeypatch.setattr(figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]})  # others: test_report
     x = 2 * np.pi * np.arange(64) / 64
     phase = np.linspace(0, 6, 20)[:, None, None]
     fields = np.sin(x + phase - 0.3 * np.arange(12)[:, None])[:, :, None].astype(np.float32)
@@ -92,9 +88,7 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
                 ran += 1
     assert ran > 25
 
-    (program,) = re.findall(
-        r"```python\n(import biasbound\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
-    )
+    (program,) = re.findall(r"```python\n(import biasbound\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     known = {"x0": torch.from_numpy(fields[:2, 0])}
     exec(program.replace("steps=100", "steps=2"), known)  # noqa: S102 - our own page
     assert known["rollout"].states.shape == (8, 2, 2, 1, 64)
@@ -103,10 +97,7 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
 def test_the_demos_table_is_the_one_on_record():
     text = (ROOT / "docs/studies.md").read_text()
     shown = re.search(r"<!-- demo table -->\n(.*?)<!-- end", text, re.DOTALL)[1]
-    assert (
-        shown.strip()
-        == demo_table(read_rows(ROOT / "results/demo/results.jsonl")).markdown().strip()
-    )
+    assert shown.strip() == demo_table(read_rows(ROOT / "results/demo/results.jsonl")).markdown().strip()
 
 
 def test_scripts_that_pages_name_exist():

@@ -14,16 +14,7 @@ import biasbound
 ROOT = Path(biasbound.__file__).parent
 
 MAY_PRINT = {"study", "report", "cli"}
-BARE = {
-    "core",
-    "data",
-    "flows",
-    "models",
-    "train",
-    "study",
-    "study.stages",
-    "report",
-}  # no more than their modules
+BARE = {"core", "data", "flows", "models", "train", "study", "study.stages", "report"}  # no more than their modules
 
 
 def module_name(path, root):
@@ -44,9 +35,7 @@ def test_nobody_prints_below_the_study():
 
 def test_nothing_depends_on_the_training_flag():
     for path in ROOT.rglob("*.py"):
-        attributes = {
-            n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)
-        }
+        attributes = {n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)}
         assert "training" not in attributes, path
 
 
@@ -69,10 +58,7 @@ def test_an_unknown_module_is_named():
 
 def test_help_does_not_import_torch():
     code = "import sys, biasbound.cli as c\ntry: c.main(['--help'])\nexcept SystemExit: pass\nsys.exit('torch' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode
-        == 0
-    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
 def test_version_is_that_of_the_package():

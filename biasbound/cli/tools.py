@@ -208,7 +208,7 @@ def _score(given: argparse.Namespace) -> None:
     from biasbound.metrics.score import score
     from biasbound.report.tables import demo_table
 
-    stride = {"time": given.time, "space": given.space}
+    stride = {"time": given.stride_time, "space": given.stride_space}
     truth = load(given.truth).stride(**stride)
     train = None if given.train is None else load(given.train).stride(**stride)
     scene = open_scene(given.prediction, truth, train=train, initial=given.initial)

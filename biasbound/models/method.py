@@ -100,6 +100,12 @@ class Method:
         return [option for option, given in told.items() if given]
 
     @property
+    def spelling(self) -> str | dict[str, Any]:
+        """As a config says it: the label, or a mapping for a schedule file, whose place a label leaves out."""
+        told = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) != f.default}
+        return told if self.file else self.label
+
+    @property
     def title(self) -> str:
         """As a table calls it."""
         base = self.file.stem if self.file else self.schedule or self.model

@@ -47,9 +47,9 @@ def test_a_chain_that_breaks_is_returned_as_it_is():
     "recipe",
     [
         Recipe(),
-        Recipe(lowest=0.6),
+        Recipe(share=0.6),
         Recipe(2, "proxy"),
-        Recipe(1, "proxy", n=2, detach=True, lowest=0.6),
+        Recipe(1, "proxy", n=2, detach=True, share=0.6),
         Recipe(1, "full"),
         Recipe(2, "full", detach=True),
     ],
