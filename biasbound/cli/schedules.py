@@ -1,4 +1,4 @@
-"""`biasbound schedule …`: make, look at, draw and export noise schedules."""
+"""`biasbound schedule …`: make, look at, draw, export and choose noise schedules."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from biasbound.cli import front
+
 __all__ = ["add_parser"]
 
 STANDARD = ("linear", "cosine", "sigmoid", "log_uniform")
@@ -16,7 +18,7 @@ FORMATS = ("txt", "csv", "betas")
 
 def add_parser(commands: Any) -> None:
     """Register `schedule` and its sub-commands; each sets `run`, which takes the arguments."""
-    schedule = commands.add_parser("schedule", help="make, look at, draw and export noise schedules")
+    schedule = commands.add_parser("schedule", help="make, look at, draw, export and choose noise schedules")
     verbs = schedule.add_subparsers(title="commands", required=True, metavar="COMMAND")
     show = verbs.add_parser(
         "show", help="print a schedule file", epilog="example: biasbound schedule show ladder.json"
@@ -51,6 +53,7 @@ def add_parser(commands: Any) -> None:
     export.add_argument("--format", choices=FORMATS, default="txt")
     export.add_argument("--out", type=Path, required=True, metavar="FILE")
     export.set_defaults(run=_export)
+    front.add_parser(verbs)
 
 
 def _show(args: argparse.Namespace) -> None:
