@@ -125,7 +125,7 @@ class Model(nn.Module, ABC):
     @classmethod
     def passes(cls, recipe: Recipe, levels: int) -> float:
         """Expected network passes per sample in one update; `levels` is the length of a chain."""
-        return 1 + recipe.unroll
+        return 1.0 + recipe.unroll
 
     def windows(self, batch: Examples) -> tuple[Condition, list[State]]:
         """x of the first target, and all targets."""

@@ -74,21 +74,21 @@ class Grower:
 
     def run(self, on_round: Callable[[Growth], None] | None = None) -> Grown:
         """Train to the end of the budget, and derive the ladder from the final network."""
-        options, total = self.options, self.trainer.total
+        options = self.options
         if not self.state.grid:
-            self._train(options.warm * total)
+            self._train(options.warm)
             self._keep(self._scaled(), on_round)
         while not self.state.fixed:
             now = self.state.rounds + 1
-            self._train((options.warm + (options.share - options.warm) * now / options.rounds) * total)
+            self._train(options.warm + (options.share - options.warm) * now / options.rounds)
             self._keep(self._joined(now), on_round)
-        self._train(total)
+        self._train(1.0)
         return self._derived()
 
     # --- training -----------------------------------------------------------------------------
 
-    def _train(self, until: float) -> None:
-        """Up to an update, on the levels and shares of the present state."""
+    def _train(self, share: float) -> None:
+        """Up to a share of the budget, on the levels and shares of the samples of the present state."""
         state, trainer = self.state, self.trainer
         ahead = () if state.fixed or not state.grid else state.below[: self.options.ahead or None]
         levels = (*state.ladder, *ahead)
@@ -100,10 +100,13 @@ class Grower:
         trainer.averaged.schedule = Schedule(state.ladder[::-1])  # which reports and the emulator use
         trainer.model.schedule = Schedule(levels[::-1])
         trainer.model.recipe = replace(trainer.model.recipe, share=shares[::-1] if len(levels) > 1 else None)
-        trainer.run(until=math.ceil(until), save=False)
+        trainer.run(until=math.ceil(share * trainer.total), save=False)
 
     def _shares(self, ladder: Sequence[float], ahead: Sequence[float], fixed: bool) -> tuple[float, ...]:
-        """Of the samples, from the top down: at least `top` for the top, and `lowest` for σ_0 once the ladder is fixed."""
+        """Of the samples, from the top down: alike, or `lowest` for σ_0 once the ladder is fixed.
+
+        What the top needs to have its least share `top` is taken from all others in proportion.
+        """
         options, count = self.options, len(ladder) + len(ahead)
         if count == 1:
             return (1.0,)
@@ -177,9 +180,8 @@ class Grower:
 
         greedy = greedy_schedule(usable, bias, options.tau, meta={"start": "sigma"})
         calls = min(len(trained), options.calls)
-        front = optimal_schedules(
-            denoiser, self.x, self.y, trained, calls, draws=options.draws, generator=how.generator
-        )
+        told = {"draws": options.draws, "generator": how.generator, "transition": denoiser.transition}
+        front = optimal_schedules(denoiser, self.x, self.y, trained, calls, **told)
         chosen = best_schedule(front) if options.rule == "best" else greedy
         meta = {**greedy.meta, "method": "grown", "rule": options.rule, "greedy": list(greedy.sigma)}
         schedule = Schedule(chosen.sigma, meta | {"front": {str(k): s.sigma for k, (s, _) in front.items()}})
