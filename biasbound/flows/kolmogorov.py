@@ -15,9 +15,7 @@ import torch
 
 from biasbound.data.layout import Block, Layout, Split, demand, stream
 from biasbound.flows.flow import Size
-from biasbound.flows.kolmogorov_solver import KolmogorovSolver, initial_modes, trajectory
-
-__all__ = ["KolmogorovFlow", "KolmogorovSolver", "initial_modes", "trajectory"]
+from biasbound.flows.kolmogorov_solver import KolmogorovSolver, initial_modes
 
 
 @dataclass(frozen=True)

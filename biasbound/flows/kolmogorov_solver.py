@@ -25,9 +25,7 @@ its own axis; here none is.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from math import ceil, pi
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,8 +33,6 @@ from jaxtyping import Complex, Float
 from torch import Tensor
 
 from biasbound.flows.etdrk import ETDRK4
-
-__all__ = ["KolmogorovSolver", "initial_modes", "trajectory"]
 
 
 class KolmogorovSolver:
@@ -204,28 +200,6 @@ class KolmogorovSolver:
             again = self._frame(w[fast], speed[fast], dt, 2 * substeps, cfl, tries - 1)
             new[fast], new_speed[fast] = again
         return new, new_speed
-
-
-@torch.no_grad()
-def trajectory(
-    velocity: Float[Tensor, "B 2 N N"],
-    *,
-    frames: int,
-    dt: float = 0.2,
-    warmup: int = 0,
-    grid: int | None = None,
-    cfl: float = 1.0,
-    max_speed: float = 7.0,
-    **equation: Any,
-) -> Float[Tensor, "B {frames} 2 n n"]:
-    """Velocity at the times dt·(warmup, … , warmup + frames − 1), from cell centres at time 0.
-
-    Precision and device are those of `velocity`; `equation` are ν, α, χ, κ of `KolmogorovSolver`.
-    The part of the velocity with divergence, and modes above N/3, are dropped.
-    """
-    solver = KolmogorovSolver(velocity.shape[-1], dtype=velocity.dtype, device=velocity.device, **equation)
-    states = solver.frames(solver.modes(velocity), dt, cfl=cfl, max_speed=max_speed)
-    return torch.stack([solver.velocity(w, grid) for w in islice(states, warmup, warmup + frames)], 1)
 
 
 def initial_modes(rng: np.random.Generator, solver: KolmogorovSolver) -> Complex[Tensor, "M N"]:

@@ -23,8 +23,6 @@ from biasbound.data.layout import Block, Layout, Split, demand, stream
 from biasbound.flows.etdrk import ETDRK4
 from biasbound.flows.flow import Size
 
-__all__ = ["KuramotoSivashinsky", "initial_state", "stepper", "trajectory"]
-
 
 def stepper(
     points: int,

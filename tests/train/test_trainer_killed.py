@@ -20,19 +20,34 @@ from biasbound.train.trainer import Diverged
 REGULARISED = {"optimiser": "adamw", "weight_decay": 0.1, "clip": 0.1, "warmup": 5, "ema": 0.9}
 
 
-@pytest.mark.parametrize("cut", [1, 7, 10, 33, 59])
-@pytest.mark.parametrize(("changes", "model"), [({}, "v"), (REGULARISED, "proxy"), ({"ema": None}, "pushforward")])
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path, cut, changes, model):
-    whole = trainer(changes, model, observers=[JsonlLog(tmp_path / "whole.jsonl")], folder=tmp_path / "whole").run()
-    log = JsonlLog(tmp_path / "parts.jsonl")
+KINDS = {"plain": ({}, "v"), "regularised": (REGULARISED, "proxy"), "not averaged": ({"ema": None}, "pushforward")}
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """(folder, trainer) of a whole run of each kind, with its log beside the folder."""
+    made = {}
+    for kind, (changes, model) in KINDS.items():
+        folder = tmp_path_factory.mktemp("unbroken") / "run"
+        log = JsonlLog(folder.with_name("log.jsonl"))
+        made[kind] = folder, trainer(changes, model, observers=[log], folder=folder).run()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "cut"), [*(("plain", cut) for cut in (1, 7, 10, 33, 59)), ("regularised", 33), ("not averaged", 33)]
+)
+def test_a_resumed_run_ends_with_the_same_bits(unbroken, tmp_path, kind, cut):
+    (folder, whole), (changes, model) = unbroken[kind], KINDS[kind]
+    log = JsonlLog(tmp_path / "log.jsonl")
     trainer(changes, model, observers=[log], folder=tmp_path / "parts").run(until=cut)
     resumed = trainer(changes, model, observers=[log], folder=tmp_path / "parts")
     assert resumed.progress.update == cut
     resumed.run()
     assert same(weights(whole.model), weights(resumed.model))
     assert same(weights(whole.averaged), weights(resumed.averaged))
-    assert same(*(load_newest(tmp_path / name)[0] for name in ("whole", "parts")))
-    rows = [read_lines(tmp_path / f"{name}.jsonl") for name in ("whole", "parts")]
+    assert same(*(load_newest(of)[0] for of in (folder, tmp_path / "parts")))
+    rows = [read_lines(path) for path in (folder.with_name("log.jsonl"), log.path)]
     if cut % 5 == 0:  # elsewhere the stop itself was reported
         assert rows[0] == rows[1]
     assert [row["update"] for row in rows[1]] == sorted({*range(5, 65, 5), cut})
@@ -42,7 +57,7 @@ def run_in(folder):
     torch.set_num_threads(1)
     folder.mkdir(exist_ok=True)
     log = JsonlLog(folder / "log.jsonl")
-    trainer({"updates": 300, "checkpoint_every": 20}, folder=folder, observers=[log]).run()
+    trainer({"updates": 150, "checkpoint_every": 20}, folder=folder, observers=[log]).run()
 
 
 def start(folder):

@@ -21,8 +21,6 @@ import math
 
 from biasbound.flows.transonic.jit import Array, jit
 
-__all__ = ["convective"]
-
 
 @jit
 def _limit(below: Array, here: Array, above: Array, low: Array, high: Array) -> None:

@@ -20,8 +20,6 @@ from biasbound.flows.transonic.jit import Array
 from biasbound.flows.transonic.update import stage, wave_rate
 from biasbound.flows.transonic.viscous import viscous
 
-__all__ = ["GAMMA", "Flow", "Precision", "Side"]
-
 GAMMA = 1.4
 Side = Literal["fixed", "wall"]
 Precision = Literal["float32", "float64"]

@@ -20,8 +20,6 @@ from scipy import ndimage, sparse
 
 from biasbound.flows.transonic.grid import Grid
 
-__all__ = ["DOMAIN", "Window"]
-
 _POINTS = (256, 128)
 _ENDS = ((-1.5, 10.5), (-3.0, 3.0))
 # Zoomed points are the centres of equal cells on this rectangle, whatever their number.
