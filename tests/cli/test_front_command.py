@@ -1,17 +1,28 @@
 """`biasbound schedule front`: the best ladder of an emulator for every number of calls."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from calling import called, refused
+from emulators import UNITS, model
+from toys import advected
 
 import biasbound
 from biasbound.core.schedule import Schedule, linear
+from biasbound.data.formats import save
+from biasbound.data.trajectories import Trajectories
+from biasbound.models.emulator import Emulator
 
 
 @pytest.fixture(scope="module")
-def place(smoke):
-    return smoke / "03-train/linear/seed-0/emulator", smoke / "01-data/valid.h5"
+def place(tmp_path_factory):
+    """An emulator and its data; beside them one without a chain."""
+    folder = tmp_path_factory.mktemp("front")
+    save(Trajectories.from_array(advected(3, frames=5).numpy(), dt=1.0, channels=["u"]), folder / "waves.h5")
+    for name, kind in (("emulator", "x0 ddim"), ("direct", "direct")):
+        Emulator(model(kind), replace(UNITS, mean=(0.0,)), ("u",), 1.0).save(folder / name)
+    return folder / "emulator", folder / "waves.h5"
 
 
 def fronted(place, *more):
@@ -82,7 +93,6 @@ def test_bad_input_is_refused_with_a_sentence(place, more, complaint, capsys, tm
     assert not list(tmp_path.iterdir())
 
 
-def test_only_an_emulator_with_a_chain_has_a_front(smoke, place, capsys, tmp_path):
+def test_only_an_emulator_with_a_chain_has_a_front(place, capsys, tmp_path):
     refused(fronted((tmp_path / "nothing", place[1])), capsys, "not an emulator's folder")
-    direct = smoke / "03-train/direct/seed-0/emulator"
-    refused(fronted((direct, place[1])), capsys, "only a diffusion emulator has one")
+    refused(fronted((place[0].with_name("direct"), place[1])), capsys, "only a diffusion emulator has one")
