@@ -56,7 +56,7 @@ def appendix_figure(found: Appendices) -> Figure:
     finish(bound, x="noise level σ", y="REB and its bound (B)", log="xy")
     _predicted(own, "", found, 0)
     if found.against:
-        _predicted(own, f", {found.than.rstrip('/').rpartition('/')[2]}", found, 2)
+        _predicted(own, ", other", found, 2)
     finish(own, x="noise level σ", y="own bias, squared norms (C)", log="xy")
     _spectra(spectra, found)
     return figure
