@@ -90,6 +90,7 @@ class Grower:
     def _train(self, share: float) -> None:
         """Up to a share of the budget, on the levels and shares of the samples of the present state."""
         state, trainer = self.state, self.trainer
+        trainer.choosing = trainer.options.keep == "best" and state.fixed  # before, errors are of other ladders
         ahead = () if state.fixed or not state.grid else state.below[: self.options.ahead or None]
         levels = (*state.ladder, *ahead)
         shares = self._shares(state.ladder, ahead, state.fixed)
@@ -167,7 +168,7 @@ class Grower:
 
     def _derived(self) -> Grown:
         """The ladder of the final network, by the greedy rule or as the best of the exact front."""
-        options, denoiser = self.options, self.trainer.averaged
+        options, denoiser = self.options, self.trainer.kept
         trained = self.state.ladder[::-1]
         how = measure_of(options, denoiser.transition, 1_000_003)
         levels = {s: stability(denoiser, self.x, self.y, s, how) for s in trained}
@@ -185,7 +186,7 @@ class Grower:
         chosen = best_schedule(front) if options.rule == "best" else greedy
         meta = {**greedy.meta, "method": "grown", "rule": options.rule, "greedy": list(greedy.sigma)}
         schedule = Schedule(chosen.sigma, meta | {"front": {str(k): s.sigma for k, (s, _) in front.items()}})
-        for model in (self.trainer.model, denoiser):
+        for model in (self.trainer.model, self.trainer.averaged, denoiser):
             model.schedule = schedule
         return Grown(schedule, options.tau, self.state, table, levels, front)
 

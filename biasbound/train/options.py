@@ -33,6 +33,9 @@ class TrainOptions:
     """largest norm of the gradient; paper none"""
     ema: float | None = 0.999
     """decay of the averaged weights; paper none"""
+    keep: Literal["last", "best"] = "last"
+    """weights that become the emulator: the last (paper), or those of least validation error among the evaluations; a
+    grown ladder is fixed first, and a fine-tuning keeps its last"""
     log_every: int = 50
     """updates between two reports"""
     checkpoint_every: int = field(default=500, metadata={"manner": True})

@@ -15,7 +15,7 @@ def made(path, capsys, *argv):
 def test_every_registered_schedule_is_made_by_its_name(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(SCHEDULES, "mine", lambda T: log_uniform(T, 0.2, 0.8))
     for name in SCHEDULES:
-        assert made(tmp_path / f"{name}.json", capsys, name, "-T", "16") == SCHEDULES[name](16)
+        assert made(tmp_path / f"{name}.json", capsys, name, "-T", "20") == SCHEDULES[name](20)
     assert made(tmp_path / "d.json", capsys, "cosine") == cosine(20)
 
 
