@@ -26,15 +26,7 @@ FIXED = ("linear", "cosine", "sigmoid")
 PLAIN = ("adaptive", "adaptive-v", "adaptive-v-focus")
 RESIDUAL = ("adaptive-v-residual", "adaptive-x0-residual-focus")
 ADAPTIVE = (*PLAIN, *RESIDUAL)
-COLUMNS = (
-    "Method",
-    "σ_0",
-    "NFE",
-    "Forced",
-    "Largest REB",
-    "1-step MSE (normalised)",
-    "10-step MSE (normalised)",
-)
+COLUMNS = ("Method", "σ_0", "NFE", "Forced", "Largest REB", "1-step MSE (normalised)", "10-step MSE (normalised)")
 BREAK = 10  # a rollout breaks if its last frames are so many times farther from the truth's than the best method's
 MARK = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -86,10 +78,7 @@ def bars() -> str:
         line(f"network calls a step of {label}", flow, calls, 8)
     for flow, paper in (("ks", "0.60"), ("kolmogorov", "0.85"), (LOOSE, "0.85")):
         rows = rows_of(PLACES[flow])
-        for labels, direct in (
-            (PLAIN, ("unet", "unet-ut1", "unet-ut7")),
-            (RESIDUAL, ("unet-residual",)),
-        ):
+        for labels, direct in ((PLAIN, ("unet", "unet-ut1", "unet-ut7")), (RESIDUAL, ("unet-residual",))):
             (ours, label), (theirs, other) = best(rows, labels), best(rows, direct)
             line(f"1-step MSE, {label} over {other}", flow, ours / theirs, 1.0, paper)
     for flow, place in PLACES.items():
@@ -166,7 +155,7 @@ def studied(prefix: str, head: str, base: str, labels: Sequence[str], place: str
 def _line(place: Path, label: str, seed: int = 0) -> tuple[object, ...]:
     rows = select(read_rows(place / "results.jsonl"), method=label, seed=seed)
     lowest, forced = "–", "–"
-    file = place / "02-search" / method(label).explored().label / f"seed-{seed}" / "schedule.json"
+    file = place / "02-search" / method(label).explored.label / f"seed-{seed}" / "schedule.json"
     if file.exists():
         schedule = Schedule.load(file)
         lowest, forced = f"{schedule.sigma[0]:.3g}", str(len(schedule.meta["forced"]))
