@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import torch
 
-from biasbound.core.bias import TwoStepTable, bias_curve, own_bias
+from biasbound.core.bias import Measure, TwoStepTable, bias_curve, own_bias
 from biasbound.core.oracle import AffineOracle
 from biasbound.core.schedule import log_uniform
 from biasbound.core.search import ForcedTransition, explore, greedy_schedule
@@ -27,12 +27,12 @@ def search(explored: float) -> tuple[int, float, int, int, float]:
     def advance(levels: tuple[float, ...]) -> tuple[AffineOracle, dict[float, object]]:
         e = next(scales)
         denoiser = AffineOracle(lambda s: 0.05 * s**0.4, lambda s: e**2 / (e**2 + s**2))
-        return denoiser, {s: own_bias(denoiser, x, y, s, generator=rng) for s in levels}
+        return denoiser, {s: own_bias(denoiser, x, y, s, Measure(generator=rng)) for s in levels}
 
     found = explore(log_uniform(32, sigma_min=3e-3), advance, tau=explored, rounds=12)
-    table = TwoStepTable(found.checkpoints(), x, y, generator=rng)
+    table = TwoStepTable(found.checkpoints(), x, y, Measure(generator=rng))
     ladder = greedy_schedule(table.levels, table, TAU)
-    reb = bias_curve(found.last, x, y, ladder, generator=rng)[0].reb.mean
+    reb = bias_curve(found.last, x, y, ladder, Measure(generator=rng))[0].reb.mean
     return len(found.solved), ladder.sigma[0], len(ladder), len(ladder.meta["forced"]), reb
 
 

@@ -155,7 +155,7 @@ def studied(prefix: str, head: str, base: str, labels: Sequence[str], place: str
 def _line(place: Path, label: str, seed: int = 0) -> tuple[object, ...]:
     rows = select(read_rows(place / "results.jsonl"), method=label, seed=seed)
     lowest, forced = "–", "–"
-    file = place / "02-search" / method(label).explored().label / f"seed-{seed}" / "schedule.json"
+    file = place / "02-search" / method(label).explored.label / f"seed-{seed}" / "schedule.json"
     if file.exists():
         schedule = Schedule.load(file)
         lowest, forced = f"{schedule.sigma[0]:.3g}", str(len(schedule.meta["forced"]))

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
-from biasbound.core.bias import TwoStepTable, bias_curve, own_bias
+from biasbound.core.bias import Measure, TwoStepTable, bias_curve, own_bias
 from biasbound.core.oracle import AffineOracle
 from biasbound.core.schedule import Schedule, log_uniform
 from biasbound.core.search import explore, greedy_schedule
@@ -23,18 +23,18 @@ def advance(levels):
     """A round of "training": a less sensitive oracle, and its own biases at the open levels."""
     e = next(scales)
     denoiser = AffineOracle(lambda s: 0.05 * s**0.4, lambda s: e**2 / (e**2 + s**2))
-    return denoiser, {s: own_bias(denoiser, x, y, s, generator=rng) for s in levels}
+    return denoiser, {s: own_bias(denoiser, x, y, s, Measure(generator=rng)) for s in levels}
 
 
 # Algorithm 1: which levels become stable, with room left below τ for the jumps.
 exploration = explore(grid, advance, tau=1.03, rounds=12)
 # Algorithm 2: from the lowest stable level always the largest jump within τ.
-table = TwoStepTable(exploration.checkpoints(), x, y, generator=rng)
+table = TwoStepTable(exploration.checkpoints(), x, y, Measure(generator=rng))
 ladder = greedy_schedule(table.levels, table, tau)
 # The verdict: a chain on that ladder is unbiased; one that goes on below it is not.
 lower = Schedule([*[s for s in grid.sigma if s < ladder.sigma[0]][-5:], *ladder.sigma])
 final = exploration.last
-reb = {s: [r.reb for r in bias_curve(final, x, y, s, generator=rng)] for s in (lower, ladder)}
+reb = {s: [r.reb for r in bias_curve(final, x, y, s, Measure(generator=rng))] for s in (lower, ladder)}
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
 at, shown = table.levels.index, np.full((len(table.levels),) * 2, np.nan)

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from biasbound.train.diagnose import diagnose
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from biasbound.core.diagnose import diagnose
+from biasbound.core.options import SearchOptions
 from biasbound.core.sample import sample
 from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
-from biasbound.train.options import SearchOptions
 
 HERE = Path(__file__).parent
 WEIGHTS = HERE / "net.safetensors"

@@ -9,9 +9,7 @@ from biasbound.nets import UNetConfig
 LEAN = UNetConfig(2, 1, width=8, embedding=16)
 
 
-PAPER_LIKE = UNetConfig(
-    2, 1, width=12, block="convnext", blocks=2, middle=True, attention=True, embedding=16
-)
+PAPER_LIKE = UNetConfig(2, 1, width=12, block="convnext", blocks=2, middle=True, attention=True, embedding=16)
 
 
 ROUND = ("circular", "circular")
@@ -24,9 +22,7 @@ CONFIGS = {
     "lean 2-D with middle": replace(LEAN, dims=2, padding=ROUND, middle=True, blocks=2),
     "paper 1-D": PAPER_LIKE,
     "paper 2-D": replace(PAPER_LIKE, dims=2, padding=ROUND),
-    "paper 2-D without attention": replace(
-        PAPER_LIKE, dims=2, padding=ROUND, attention=False, multipliers=(1, 2, 1)
-    ),
+    "paper 2-D without attention": replace(PAPER_LIKE, dims=2, padding=ROUND, attention=False, multipliers=(1, 2, 1)),
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from biasbound.core.bias import TwoStepTable, bias_curve, own_bias
+from biasbound.core.bias import Measure, TwoStepTable, bias_curve, own_bias
 from biasbound.core.oracle import AffineOracle
 from biasbound.core.schedule import linear, log_uniform
 from biasbound.core.search import greedy_schedule
@@ -69,7 +69,7 @@ def search(folder: Path, label, scale, seed=0):
     for round_ in range(1, 5):
         denoiser = oracle(scale * 0.7**round_)
         for s in [s for s in grid if s not in solved]:
-            own = own_bias(denoiser, x, y, s, generator=rng, draws=2)
+            own = own_bias(denoiser, x, y, s, Measure(2, generator=rng))
             row = {"round": round_, "update": 200 * round_, "sigma": s, "own": own.mean}
             clean = 0.3 * s**2 * (1 + 0.5**round_)
             points.append(row | {"own_stderr": own.stderr, "clean": clean, "clean_stderr": 1e-4})
@@ -79,7 +79,7 @@ def search(folder: Path, label, scale, seed=0):
     found["solved"] = {repr(s): v for s, v in solved.items()}
     put(folder / "exploration.json", found)
     table = TwoStepTable(
-        dict.fromkeys([*solved, grid[-1]], denoiser), x, y, draws=2, generator=rng
+        dict.fromkeys([*solved, grid[-1]], denoiser), x, y, Measure(2, generator=rng)
     )
     ladder = greedy_schedule(table.levels, table, TAU)
     ladder.save(folder / "schedule.json")
@@ -112,7 +112,7 @@ def log(updates, floor):
 def biases(denoiser, schedule, seed=0):
     rng = torch.Generator().manual_seed(seed)
     x, y = denoiser.pairs((8, 1, 32), rng)
-    return [row.as_dict() for row in bias_curve(denoiser, x, y, schedule, draws=2, generator=rng)]
+    return [row.as_dict() for row in bias_curve(denoiser, x, y, schedule, Measure(2, generator=rng))]
 
 
 def evaluate(folder: Path, label, dataset, seed, steps, end):

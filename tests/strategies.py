@@ -19,3 +19,13 @@ def fields(shape, dtype, seed, count):
     """`count` independent Gaussian fields."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(*shape, generator=generator, dtype=dtype) for _ in range(count)]
+
+
+def column(per_sample, like):
+    """One number per sample, ready to multiply a field."""
+    return per_sample.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def signal_and_noise(log_snr, like):
+    """(a, s) with a² + s² = 1 from the log-SNR that a network is told."""
+    return column(torch.sigmoid(log_snr).sqrt(), like), column(torch.sigmoid(-log_snr).sqrt(), like)

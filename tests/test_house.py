@@ -12,7 +12,6 @@ import biasbound
 ROOT = Path(biasbound.__file__).parent
 
 MAY_PRINT = {"study", "report", "cli"}
-BARE = {"core", "data", "flows", "models", "train", "study", "study.stages", "report"}  # no more than their modules
 
 
 def module_name(path, root):
@@ -37,14 +36,12 @@ def test_nothing_depends_on_the_training_flag():
         assert "training" not in attributes, path
 
 
-def test_every_public_name_exists():
+def test_every_exported_name_exists():
     for info in pkgutil.walk_packages([str(ROOT)], "biasbound."):
         if info.name.endswith("__main__"):
             continue
         module = importlib.import_module(info.name)
-        names = module.__all__ if hasattr(module, "__all__") else []
-        assert names or info.name.removeprefix("biasbound.") in BARE, f"{info.name} has no __all__"
-        for name in names:
+        for name in getattr(module, "__all__", ()):
             assert hasattr(module, name), f"{info.name}.__all__ names {name}, which does not exist"
 
 

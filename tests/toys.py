@@ -1,7 +1,15 @@
-"""A flow that a small network can learn in seconds: advection by one grid point a frame."""
+"""A flow that a small network can learn in seconds: advection by one grid point per frame."""
 
 import torch
 from torch import nn
+
+from biasbound.core.schedule import log_uniform
+from biasbound.data.batches import Batch
+from biasbound.models.diffusion import Diffusion
+from biasbound.models.model import Frame, target_of
+from biasbound.models.task import Forecast
+
+SCHEDULE = log_uniform(4, 0.05, 0.99)
 
 
 def seeded(seed=0):
@@ -20,6 +28,22 @@ def advected(count, points=16, seed=0, frames=2, dtype=torch.float32):
     return (size[..., None] * waves).sum(1)[:, :, None].to(dtype)
 
 
+def batch(count, told=0, **how):
+    """The same as a batch, with `told` channels that only inform."""
+    frames = advected(count, **how)
+    return Batch(frames, torch.randn(count, told, frames.shape[-1], generator=seeded(8)).to(frames))
+
+
+def frame(scale=(), history=1, channels=1):
+    """What a model of the toy flow works on; a scale makes the target residual."""
+    task = Forecast(history)
+    return Frame(channels, task, target_of((scale,) if isinstance(scale, float) else scale, task, channels))
+
+
+def diffusion(net, prediction="v", scale=(), schedule=SCHEDULE, transition="renoise", history=1):
+    return Diffusion(net, frame(scale, history), schedule=schedule, prediction=prediction, transition=transition)
+
+
 class Filter(nn.Module):
     """Two linear filters over the circle, mixed by functions of the log-SNR: enough for an exact answer."""
 
@@ -34,9 +58,15 @@ class Filter(nn.Module):
         told = torch.zeros(len(fields)) if log_snr is None else log_snr
         features = torch.stack([told / 5, torch.sigmoid(told)], 1).to(fields)
         weights = self.told(features).reshape(len(fields), 2, -1)[:, :, : fields.shape[1]] + 1
-        return torch.einsum("bmc,mcij,bcj->bi", weights, self.mix[:, : fields.shape[1]], fields)[
-            :, None
-        ]
+        return torch.einsum("bmc,mcij,bcj->bi", weights, self.mix[:, : fields.shape[1]], fields)[:, None]
+
+
+def stirred(net, std=0.2, seed=0):
+    """The same network with weights that are neither zero nor exact."""
+    with torch.no_grad():
+        for p in net.parameters():
+            p.copy_(std * torch.randn(p.shape, generator=seeded(seed)))
+    return net
 
 
 def exact(y_t, x, sigma):

@@ -41,7 +41,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     state.set_defaults(run=lambda args: status(args.folder))
     several = commands.add_parser(
         "compare",
-        help="several runs in one table and page",
+        help="several runs in one table, common figures and one page",
         epilog="example: biasbound compare runs/a runs/b --out comparison",
     )
     several.add_argument("folders", metavar="RUN", type=Path, nargs="+")

@@ -167,9 +167,10 @@ def _next(wish: Wish, code: int) -> None:
 
 
 def compare(paths: Sequence[Path], out: Path) -> None:
-    """One table and one page of several runs."""
+    """One table, common figures and one page of several runs."""
     from biasbound.report.compare import write_comparison
 
     for path in write_comparison(list(paths), out):
-        print(f"{path}: written")
+        if path.suffix != ".pdf":  # each figure is there twice
+            print(f"{path}: written")
     print(f"next: open {out / 'index.html'}")

@@ -4,20 +4,21 @@ A denoiser is any callable `denoiser(y_t, x, sigma) -> y_est`: from a noisy targ
 x it estimates the clean target y. `NetDenoiser` turns a network `net(z_t, x, log_snr) -> output` into one. The
 network is told the log-SNR, never a step index, so any level can be asked of any checkpoint.
 
-With a = √ᾱ and s = σ, and ε the noise in z_t = a z + s ε:
+With a = √ᾱ and s = σ, and ε the noise in z_t = a z + s ε, the paper's three predictions are points of one family:
 
-    prediction   the network learns    its estimate of z
-    ε            ε                     (z_t − s·output)/a
-    x₀           z                     output
-    v            a ε − s z             a z_t − s·output
+    prediction   the network learns    its estimate of z      c of `Scaled`
+    ε            ε                     (z_t − s·output)/a     ∞
+    v            a ε − s z             a z_t − s·output       1
+    x₀           z                     output                 0
 
 z is y itself or a scaled increment: see `core.target`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
@@ -28,7 +29,7 @@ from biasbound.core.noise import Condition, Sigma, State, coefficients, log_snr
 from biasbound.core.target import PLAIN, Coefficient, Target
 from biasbound.registry import find, home
 
-__all__ = ["PREDICTIONS", "Denoiser", "NetDenoiser", "Network", "NonFiniteError", "Prediction", "ask"]
+__all__ = ["PREDICTIONS", "Denoiser", "NetDenoiser", "Network", "NonFiniteError", "Prediction", "Scaled", "ask"]
 
 
 @runtime_checkable
@@ -67,56 +68,75 @@ def ask(denoiser: Denoiser, y_t: State, x: Condition, sigma: Sigma, *, allow_non
     return y_est
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """What a network predicts: `estimate(output, z_t, a, s)` is z, `objective(z, ε, a, s)` the right output.
-
-    `start` is the rule for σ_0 that suits it: "sigma", the lowest stable level, or "error", the level of least error,
-    where every level is stable and the lowest says nothing.
-    """
+class Prediction(ABC):
+    """What a network predicts of z_t = a z + s ε, and what it is shown of z_t."""
 
     title: str
-    estimate: Callable[[State, State, Coefficient, Coefficient], State]
-    objective: Callable[[State, State, Coefficient, Coefficient], State]
     start: Literal["sigma", "error"] = "sigma"
+    """the rule for σ_0 that suits it: the lowest stable level, or the level of least error, where every level is
+    stable and the lowest says nothing"""
+
+    @abstractmethod
+    def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
+        """z from the network's output."""
+
+    @abstractmethod
+    def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
+        """The right output."""
+
+    def shown(self, z_t: State, a: Coefficient, s: Coefficient) -> State:
+        """What the network sees of z_t."""
+        return z_t
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
         return self.title
 
 
-def _eps_estimate(output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
-    return (z_t - s * output) / a
+@dataclass(frozen=True)
+class Scaled(Prediction):
+    """The family over a scale c, in the network's units; σ̃ = s/a.
+
+        z_est = w z_t/a − o F(g z_t),    w = c²/(c² + σ̃²),    o = √((1 − w)² + w²σ̃²),    g = c_g/√(c_g² + σ̃²)
+
+    Below σ̃ ≈ c the network removes noise, above it predicts z from x alone, as a direct network does. w is the optimal
+    weight of a measurement with noise σ̃ beside a guess with error c. The gate g keeps noise out of the network where
+    it says nothing. ε-prediction is c = ∞, v-prediction c = 1 and x₀-prediction c = 0, all without a gate.
+    """
+
+    title: str
+    c: float
+    gate: float = math.inf  # c_g
+    sign: float = 1.0  # of the output: −1 for x₀-prediction, whose network learns z and not −z
+    start: Literal["sigma", "error"] = "sigma"
+
+    def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
+        w, _, o = self.parts(a, s)
+        return w / a * z_t - self.sign * o * output
+
+    def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
+        w, rest, o = self.parts(a, s)
+        return self.sign / o * (w * s / a * eps - rest * z)
+
+    def shown(self, z_t: State, a: Coefficient, s: Coefficient) -> State:
+        return z_t if self.gate == math.inf else z_t / (1 + (s / (a * self.gate)) ** 2) ** 0.5
+
+    def parts(self, a: Coefficient, s: Coefficient) -> tuple[Coefficient, Coefficient, Coefficient]:
+        """(w, 1 − w, o), without loss of digits at either end, c = ∞ and c = 0."""
+        noise, signal = (s**2, (self.c * a) ** 2) if self.c < 1 else ((s / (a * self.c)) ** 2, 1.0)
+        w, rest = signal / (signal + noise), noise / (signal + noise)
+        return w, rest, (rest**2 + (w * s / a) ** 2) ** 0.5
 
 
-def _eps_objective(z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
-    return eps
-
-
-def _x0_estimate(output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
-    return output
-
-
-def _x0_objective(z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
-    return z
-
-
-def _v_estimate(output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
-    return a * z_t - s * output
-
-
-def _v_objective(z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
-    return a * eps - s * z
-
-
-# ε-prediction is the paper's; its error is multiplied by σ/√ᾱ: large at the top, small at the bottom.
-# v = √ᾱ ε − σ z is like x₀ at the top and like ε at the bottom.
+# ε is the paper's; its error is multiplied by σ/√ᾱ: large at the top, small at the bottom. The scale of "scaled" is found
+# with the ladder (`NetDenoiser.rescale`).
 PREDICTIONS: dict[str, Prediction] = home(
     "predictions",
     {
-        "eps": Prediction("ε-prediction", _eps_estimate, _eps_objective),
-        "x0": Prediction("x0-prediction", _x0_estimate, _x0_objective, "error"),
-        "v": Prediction("v-prediction", _v_estimate, _v_objective),
+        "eps": Scaled("ε-prediction", math.inf),
+        "x0": Scaled("x0-prediction", 0.0, sign=-1.0, start="error"),
+        "v": Scaled("v-prediction", 1.0),
+        "scaled": Scaled("scaled prediction", 1.0, gate=1.0, start="error"),
     },
 )
 
@@ -133,6 +153,12 @@ class NetDenoiser(nn.Module):
         self.prediction, self.rule = prediction, find(PREDICTIONS, prediction)
         self.target = target
 
+    def rescale(self, c: float) -> None:
+        """Set the scale c of a prediction that has one to find."""
+        if not (isinstance(self.rule, Scaled) and 0 < c < math.inf):
+            raise ValueError(f"{self.prediction}-prediction has no scale c = {c}: it must be positive and finite")
+        self.rule = replace(self.rule, c=c)
+
     def forward(self, y_t: State, x: Condition, sigma: Sigma) -> State:
         """y_est."""
         return self.estimate(self.output(y_t, x, sigma), y_t, x, sigma)
@@ -144,9 +170,9 @@ class NetDenoiser(nn.Module):
 
     def output(self, y_t: State, x: Condition, sigma: Sigma) -> State:
         """The raw network output."""
-        z_t, _, _ = self._enter(y_t, x, sigma)
+        z_t, a, s = self._enter(y_t, x, sigma)
         level = torch.as_tensor(sigma, dtype=torch.float64).expand(len(z_t))
-        return self.call(z_t, x, (log_snr(level) + self.target.shift).to(z_t))
+        return self.call(self.rule.shown(z_t, a, s), x, (log_snr(level) + self.target.shift).to(z_t))
 
     def objective(self, y: State, x: Condition, sigma: Sigma, eps: State) -> State:
         """The right output for y_t = √ᾱ y + σ ε."""

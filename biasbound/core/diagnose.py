@@ -72,7 +72,7 @@ def diagnose(
         fresh = measure_of(options, transition, batch_size=batch_size)
         return () if chain is None else tuple(bias_curve(denoiser, x, y, chain, fresh))
 
-    stable = [s for s, found in levels.items() if found.own.mean <= options.tau_own]
+    stable = [s for s, found in levels.items() if found.own.value(options.statistic) <= options.tau_own]
     found, table = None, None
     if stable:
         with warnings.catch_warnings():

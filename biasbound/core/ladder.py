@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
 import torch
 
-from biasbound.core.bias import Measure, TwoStepTable
+from biasbound.core.bias import Estimate, Measure, TwoStepTable
 from biasbound.core.denoise import Denoiser
 from biasbound.core.noise import Condition, State
 from biasbound.core.options import SearchOptions
@@ -15,7 +16,7 @@ from biasbound.core.sample import Transition
 from biasbound.core.schedule import Schedule, log_uniform
 from biasbound.core.search import greedy_schedule, start_level
 
-__all__ = ["StartRule", "grid", "ladder", "measure_of"]
+__all__ = ["StartRule", "grid", "grid_below", "ladder", "measure_of"]
 
 StartRule = Literal["sigma", "error"]
 
@@ -25,10 +26,19 @@ def grid(options: SearchOptions) -> Schedule:
     return log_uniform(options.levels, options.sigma_min, options.sigma_max, options.over)
 
 
+def grid_below(error: float, options: SearchOptions, above: float = 32.0, factor: float = 1.6) -> list[float]:
+    """Levels with σ/√ᾱ = above·error, above·error/factor, …, from the highest down.
+
+    Noise far above the error of the estimate from x alone tells nothing new, and noise below it cannot be told from it.
+    """
+    ratios = (above * error / factor**i for i in range(options.levels - 1))
+    return [k / math.sqrt(1 + k * k) for k in ratios]
+
+
 def measure_of(options: SearchOptions, transition: Transition, shift: int = 0, batch_size: int = 256) -> Measure:
     """How a search measures; `shift` gives each round its own noise."""
     generator = torch.Generator().manual_seed(options.seed + shift)
-    return Measure(options.draws, transition=transition, generator=generator, batch_size=batch_size)
+    return Measure(options.draws, options.power, transition=transition, generator=generator, batch_size=batch_size)
 
 
 def ladder(
@@ -47,4 +57,8 @@ def ladder(
     table = TwoStepTable(denoisers, x, y, measure_of(options, transition))
     rule = start if options.start == "auto" else options.start
     first = start_level(table.levels, table.clean_error, rule)
-    return greedy_schedule(table.levels, table, options.tau, start=first, meta={"start": rule}), table
+
+    def bias(to: float, start: float) -> Estimate | float:
+        return table(to, start) if options.statistic == "mean" else table(to, start).value(options.statistic)
+
+    return greedy_schedule(table.levels, bias, options.tau, start=first, meta={"start": rule}), table

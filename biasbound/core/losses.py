@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 Scalar = Float[Tensor, ""]
+Share = float | Sequence[float] | None
 Follow = Callable[[Condition, State], Condition]
 
 
@@ -39,13 +40,13 @@ def diffusion_loss(
     schedule: Schedule,
     *,
     generator: torch.Generator | None = None,
-    lowest: float | None = None,
+    share: Share = None,
 ) -> Scalar:
     """L_diff: E ‖output − objective‖² over the schedule's levels, each drawn with equal probability (Eq. 5).
 
-    `lowest` is the share of samples that train σ_0 instead.
+    `share` is that of σ_0, or one share of the samples per level.
     """
-    t = draw_index(len(schedule), len(y), generator, lowest)
+    t = draw_index(len(schedule), len(y), generator, share)
     sigma = torch.tensor(schedule.sigma, dtype=torch.float64)[t]
     eps = draw(y, generator)
     output = denoiser.output(renoise(y, sigma, eps), x, sigma)
@@ -64,7 +65,7 @@ def loss_and_proxy(
     *,
     detach: bool = False,
     generator: torch.Generator | None = None,
-    lowest: float | None = None,
+    share: Share = None,
 ) -> tuple[Scalar, State]:
     """(L_diff, P⁽⁰⁾): the loss of a target and its proxy estimate, from one network call.
 
@@ -74,7 +75,7 @@ def loss_and_proxy(
     with `detach` those of the estimate alone are asked apart, without gradient.
     """
     count = len(y)
-    t = draw_index(len(schedule), count, generator, lowest)
+    t = draw_index(len(schedule), count, generator, share)
     # Both noises for every row, so that the stream does not depend on how many are shared.
     eps, fresh = draw(y, generator), draw(y, generator)
     apart = t.nonzero().flatten()
@@ -122,16 +123,16 @@ def proxy_unrolled_loss(
     detach: bool = False,
     generator: torch.Generator | None = None,
     transition: Transition = "renoise",
-    lowest: float | None = None,
+    share: Share = None,
 ) -> Scalar:
     """L_P-UT (paper Sec. 5): later targets are conditioned on the proxy estimate P⁽ⁿ⁾ of the one before.
 
     The gradient flows through the proxy's n + 1 calls unless `detach` is set. With n = 0 the proxy shares the network
     call of the target's loss (`loss_and_proxy`).
     """
-    last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator, lowest=lowest)
+    last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator, share=share)
     if n == 0:
-        inner = partial(loss_and_proxy, denoiser, schedule=schedule, detach=detach, generator=generator, lowest=lowest)
+        inner = partial(loss_and_proxy, denoiser, schedule=schedule, detach=detach, generator=generator, share=share)
         return unrolled(x, targets, follow, inner, last)
 
     def apart(x: Condition, y: State) -> tuple[Scalar, State]:
@@ -153,10 +154,10 @@ def full_unrolled_loss(
     detach: bool = False,
     generator: torch.Generator | None = None,
     transition: Transition = "renoise",
-    lowest: float | None = None,
+    share: Share = None,
 ) -> Scalar:
     """L_UT: later targets are conditioned on the full chain's sample; the costly original of the proxy."""
-    last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator, lowest=lowest)
+    last = partial(diffusion_loss, denoiser, schedule=schedule, generator=generator, share=share)
 
     def inner(x: Condition, y: State) -> tuple[Scalar, State]:
         loss = last(x, y)

@@ -151,16 +151,29 @@ def draw(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
 
 def draw_index(
-    high: int, count: int, generator: torch.Generator | None = None, lowest: float | None = None
+    high: int, count: int, generator: torch.Generator | None = None, share: float | Sequence[float] | None = None
 ) -> Int[Tensor, " B"]:
-    """`count` random indices in 0 … high − 1, on the CPU.
+    """`count` indices of 0 … high − 1, on the CPU: uniform; 0 with probability `share` and the others alike; or by shares.
 
-    They are uniform, or 0 with probability `lowest` and otherwise uniform over the rest.
+    With one share per index the draw is stratified: of n samples, index i gets its share of n up to one sample.
     """
-    if lowest is None or high == 1:
+    if share is None or high == 1:
         return _own_rows(partial(torch.randint, high), (count,), generator)
-    if not 0 < lowest < 1:
-        raise ValueError(f"the share of the lowest level must lie in (0, 1), got {lowest}")
-    place = _own_rows(partial(torch.rand, dtype=torch.float64), (count,), generator)
-    above = 1 + ((place - lowest) / (1 - lowest) * (high - 1)).floor()
-    return torch.where(place < lowest, torch.zeros_like(above), above).long().clamp(max=high - 1)
+    if isinstance(share, float):
+        if not 0 < share < 1:
+            raise ValueError(f"the share of the lowest level must lie in (0, 1), got {share}")
+        place = _own_rows(partial(torch.rand, dtype=torch.float64), (count,), generator)
+        above = 1 + ((place - share) / (1 - share) * (high - 1)).floor()
+        return torch.where(place < share, torch.zeros_like(above), above).long().clamp(max=high - 1)
+    if len(share) != high or min(share) < 0 or not math.isclose(sum(share), 1, abs_tol=1e-6):
+        raise ValueError(f"{high} levels need as many shares, which sum to 1, got {list(share)}")
+    return _own_rows(partial(_stratified, torch.tensor(share, dtype=torch.float64).cumsum(0)), (count,), generator)
+
+
+def _stratified(ends: Tensor, shape: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
+    """Evenly spaced places in [0, 1), shifted together, as indices of the intervals with these ends; in random order."""
+    count, device = shape[0], None if generator is None else generator.device
+    shift = torch.rand((), generator=generator, dtype=torch.float64, device=device).cpu()
+    index = torch.searchsorted(ends, (torch.arange(count) + shift) / count, right=True)
+    order = torch.randperm(count, generator=generator, device=device).cpu()
+    return index.clamp(max=len(ends) - 1)[order]

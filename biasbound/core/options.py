@@ -13,32 +13,50 @@ __all__ = ["SearchOptions"]
 class SearchOptions:
     """How to search. τ is the paper's; the exploration may be stricter, to leave room for the jumps."""
 
+    mode: Literal["grow", "separate"] = "separate"
+    """grow: the ladder grows inside the training; separate: explore, then train (the paper's)"""
     tau: float = 1.05
-    """τ, the bound on every bias of the schedule; paper 1.05"""
+    """bound on the biases"""
     tau_explore: float | None = None
-    """bound on a level's own bias during the exploration; default: tau"""
+    """bound on the own-prediction biases; by default tau"""
+    power: Literal[1, 2] = 1
+    """what τ bounds: 1, ratios of norms; 2, ratios of squared norms (the authors' code)"""
+    statistic: Literal["mean", "pooled", "q95"] = "mean"
+    """what τ bounds: the mean of the ratios over pairs (paper), the ratio of root mean squares, or the 95th percentile"""
     levels: int = 24
     """levels of the exploration grid"""
     sigma_min: float = 1e-3
-    """its lowest level"""
+    """lowest level of the grid"""
     sigma_max: float = 10**-1e-4
-    """its highest level"""
+    """highest level of the grid, where every chain begins"""
     over: Literal["ratio", "sigma"] = "ratio"
-    """the grid is uniform in log(σ/√ᾱ), or in log σ as in the paper"""
+    """the grid is uniform in log(σ/√ᾱ) (ratio), or in log σ as in the paper (sigma)"""
     solved: Literal["leave", "stay"] = "leave"
-    """solved levels leave the training (paper), or stay, and the last network is measured"""
+    """separate: solved levels leave the training (paper), or stay, and the last network is measured"""
     ahead: int | None = None
-    """levels below the lowest solved one that are trained; by default all, also where nothing can be learned yet"""
+    """levels below the lowest solved one, or below the frontier, that are trained; by default all"""
     rounds: int = 10
-    """measurements during the exploration"""
+    """measurements during the exploration or growth"""
     patience: int | None = None
-    """rounds without a newly solved level before it stops"""
+    """rounds without a new level before it stops"""
     draws: int = 2
     """noise draws per bias"""
     start: Literal["auto", "sigma", "error"] = "auto"
-    """σ_0: lowest solved level, or that of least error; auto: the latter for x₀-prediction alone"""
+    """separate: σ_0 is the lowest solved level, or that of least error; auto: as suits the prediction"""
     seed: int = 0
     """seed of the noise in the measurements"""
+    warm: float = 0.25
+    """grow: share of the budget that trains the top level alone, whose error gives the scale c"""
+    share: float = 0.6
+    """grow: share of the budget after which the ladder is fixed"""
+    lowest: float = 0.8
+    """grow: share of the samples for σ_0 once the ladder is fixed"""
+    top: float = 0.15
+    """grow: least share of the samples for the top level"""
+    rule: Literal["greedy", "best"] = "greedy"
+    """grow: the final ladder is the greedy one, or the fewest calls within one standard error of the least error"""
+    calls: int = 6
+    """grow: longest ladder of the exact front"""
 
     def __post_init__(self) -> None:
         for name in ("tau", "tau_explore"):
@@ -51,7 +69,12 @@ class SearchOptions:
             raise ValueError(
                 f"the grid needs 0 < sigma_min < sigma_max < 1, got {self.sigma_min} and {self.sigma_max}"
             )
-        for name in ("rounds", "draws", "patience", "ahead"):
+        if not 0 <= self.warm <= self.share <= 1 or not 0 < self.lowest < 1 or not 0 <= self.top < 1:
+            raise ValueError(
+                f"a growth needs 0 ≤ warm ≤ share ≤ 1 and shares of the samples in (0, 1), got {self.warm}, {self.share}, "
+                f"lowest {self.lowest} and top {self.top}"
+            )
+        for name in ("rounds", "draws", "patience", "ahead", "calls"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")

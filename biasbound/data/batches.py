@@ -11,8 +11,6 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-__all__ = ["Batch", "Order", "parts", "permutation"]
-
 
 class Batch(NamedTuple):
     """Windows x^k … x^{k+u}, and the extra channels of each condition (Mach)."""
@@ -64,8 +62,8 @@ def parts(length: int, fractions: Mapping[str, float], seed: int | None, name: s
 class Order:
     """Endless batches of item numbers, each epoch in its own random order.
 
-    The whole state is the five integers of `state()`; `Order(**state)` gives the batches that come
-    next. An incomplete last batch is left out, so that every batch has `size` items.
+    The whole state is the five integers of `state()`; `Order(**state)` gives the batches that come next. An incomplete
+    last batch is left out, so that every batch has `size` items.
     """
 
     length: int
@@ -80,8 +78,7 @@ class Order:
             raise ValueError(f"batches of {self.size} cannot be drawn from {self.length} items")
 
     def state(self) -> dict[str, int]:
-        names = ("length", "size", "seed", "epoch", "position")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("length", "size", "seed", "epoch", "position")}
 
     def __iter__(self) -> Order:
         return self

@@ -1,10 +1,9 @@
-"""Several files as one set of trajectories, and one folder as its splits."""
+"""Several files as one set of trajectories."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -12,31 +11,22 @@ from jaxtyping import Float
 from biasbound.data.columns import Frames
 from biasbound.data.trajectories import Trajectories
 
-__all__ = ["Joined", "concatenate"]
-
 
 class Joined:
     """Trajectories one set after the other; frames are counted through all of them."""
 
     def __init__(self, parts: Sequence[Trajectories]) -> None:
-        self._parts = tuple(parts)
-        self._length = parts[0].layout.frames
-        self._starts = np.cumsum([0, *map(len, parts)])
+        self._parts, self._starts = tuple(parts), np.cumsum([0, *map(len, parts)])
+        self.channels, self.dtype = len(parts[0].channels), np.result_type(*(part.dtype for part in parts))
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.result_type(*(part.dtype for part in self._parts))
-
-    def read(self, frames: Frames, points: tuple[slice, ...]) -> Float[np.ndarray, "F C *n"]:
-        s, k = np.divmod(frames, self._length)
+    def read(self, frames: Frames) -> Float[np.ndarray, "F C *N"]:
+        _, length, *frame = self._parts[0].shape
+        s, k = np.divmod(frames, length)
         owner = np.searchsorted(self._starts, s, side="right") - 1
-        _, _, channels, *grid = self._parts[0].shape
-        thin = [len(range(n)[p]) for n, p in zip(grid, points, strict=True)]
-        out = np.empty((len(frames), channels, *thin), self.dtype)
+        out = np.empty((len(frames), *frame), self.dtype)
         for i in np.unique(owner).tolist():
             mine = owner == i
-            data = self._parts[i].take(s[mine] - self._starts[i], k[mine][:, None])
-            out[mine] = data[(slice(None), 0, slice(None), *points)]
+            out[mine] = self._parts[i].take(s[mine] - self._starts[i], k[mine][:, None])[:, 0]
         return out
 
 

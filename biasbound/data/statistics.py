@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-__all__ = ["Moments", "Statistics", "require_finite"]
-
 
 def require_finite(
     fields: Float[np.ndarray, "n k C *N"],
@@ -20,11 +18,10 @@ def require_finite(
 ) -> None:
     """Refuse NaN and infinity, saying where by the stored numbers of these `trajectories` and `frames`."""
     if not np.isfinite(fields).all():
-        s, k, c, *_ = (int(i) for i in np.argwhere(~np.isfinite(fields))[0])
-        value = fields[s, k, c][~np.isfinite(fields[s, k, c])][0]
+        s, k, c, *point = np.argwhere(~np.isfinite(fields))[0].tolist()
         raise ValueError(
-            f"{name}: found {value} in trajectory {trajectories[s]}, frame {frames[k]}, channel "
-            f"{channels[c]}; expected finite values"
+            f"{name}: found {fields[s, k, c, *point]} in trajectory {trajectories[s]}, frame {frames[k]}, "
+            f"channel {channels[c]}; expected finite values"
         )
 
 
@@ -32,8 +29,8 @@ def require_finite(
 class Statistics:
     """Per channel: mean and standard deviation of x^k, and of the increment x^{k+1} − x^k.
 
-    Standard deviations divide by the number of values (not by one less). Increments are NaN where
-    trajectories have one frame. `condition_*` hold the same for scalars given as extra channels.
+    Standard deviations divide by the number of values (not by one less). Increments are NaN where trajectories have one
+    frame. `condition_*` hold the same for scalars given as extra channels.
     """
 
     mean: Float64[np.ndarray, " C"]
@@ -66,8 +63,11 @@ class _Running:
         self.square += square + np.square(delta) * (self.count * new / total)
         self.count = total
 
-    def std(self) -> Float64[np.ndarray, " C"]:
-        return np.sqrt(self.square / self.count) if self.count else np.full_like(self.mean, np.nan)
+    def moments(self) -> tuple[Float64[np.ndarray, " C"], Float64[np.ndarray, " C"]]:
+        """Mean and standard deviation; NaN of nothing."""
+        if not self.count:
+            return np.full_like(self.mean, np.nan), np.full_like(self.mean, np.nan)
+        return self.mean.copy(), np.sqrt(self.square / self.count)
 
 
 class Moments:
@@ -87,10 +87,4 @@ class Moments:
         self._last = (start, frame + fields.shape[1], wide[-1:, -1:]) if len(fields) == 1 else None
 
     def statistics(self) -> Statistics:
-        increment_mean = self._increments.mean if self._increments.count else np.nan
-        return Statistics(
-            self._fields.mean.copy(),
-            self._fields.std(),
-            np.broadcast_to(increment_mean, self._fields.mean.shape).astype(np.float64),
-            self._increments.std(),
-        )
+        return Statistics(*self._fields.moments(), *self._increments.moments())

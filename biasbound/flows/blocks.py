@@ -12,8 +12,6 @@ from biasbound._io import sync
 from biasbound.data.layout import Block, Layout
 from biasbound.data.statistics import require_finite
 
-__all__ = ["Task", "make"]
-
 Task = tuple[Any, Path, int, int, str]  # source, file, start, stop, dtype
 
 

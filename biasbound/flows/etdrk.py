@@ -24,8 +24,6 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-__all__ = ["ETDRK4"]
-
 _CIRCLE = 32  # points on the half circle; the mean converges geometrically and 32 reach rounding
 
 

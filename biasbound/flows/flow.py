@@ -26,8 +26,6 @@ from biasbound.data.layout import Source, Split
 from biasbound.flows import FLOWS
 from biasbound.registry import find
 
-__all__ = ["Size", "settings", "sizes", "source"]
-
 
 @dataclass(frozen=True)
 class Size:
@@ -78,8 +76,8 @@ def source(name: str, size: str = "small", split: Split = "train", seed: int = 0
     sentence, and so is a value of the wrong type.
     """
     kind = _flow(name)
-    if size not in kind.sizes:
-        raise ValueError(f"{name} has no size {size!r}; it has {', '.join(kind.sizes)}")
+    if size not in sizes(name):
+        raise ValueError(f"{name} has no size {size!r}; it has {', '.join(sizes(name))}")
     for setting in changes:
         if setting not in (known := settings(name)):
             raise ValueError(f"{name} has no setting {setting!r}; it has {', '.join(known)}")

@@ -1,4 +1,7 @@
-"""Kolmogorov flow in two dimensions; `kolmogorov_solver` has the equation and its numerics."""
+"""Kolmogorov flow in two dimensions.
+
+`kolmogorov_solver` has the equation and its numerics.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,7 @@ import torch
 
 from biasbound.data.layout import Block, Layout, Split, demand, stream
 from biasbound.flows.flow import Size
-from biasbound.flows.kolmogorov_solver import KolmogorovSolver, initial_modes, trajectory
-
-__all__ = ["KolmogorovFlow", "KolmogorovSolver", "initial_modes", "trajectory"]
+from biasbound.flows.kolmogorov_solver import KolmogorovSolver, initial_modes
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ dimensions its advection needs the products uv and v² − u² alone, four trans
     ω_t = (∂_y² − ∂_x²)(uv) − ∂_x ∂_y (v² − u²) − χ κ cos(κ y) + (ν ∇² − α) ω
 
 Modes with |k| ≤ (N − 1)/3 along each axis are kept, so no product of two aliases onto them. Time
-is ETDRK4.
+steps are ETDRK4.
 
-Mean velocity. ω does not know the mean ū of u, which obeys ū_t = −α ū (the force has none). The
-unused number ω̂(0) holds ū_x + i ū_y: its linear operator is −α, and the mean flow carries the
-vortices as it must.
+Mean velocity. ω does not determine the mean ū of u, which obeys ū_t = −α ū (the force has mean
+zero). The unused number ω̂(0) holds ū_x + i ū_y: its linear operator is −α, and the mean flow
+carries the vortices as it must.
 
 Points. Fields are given at cell centres, x_i = (i + ½) 2π/N, axis −2 is x and axis −1 is y. The
 mean of r × r neighbouring centres is then the r-point estimate of the mean over the coarse cell
@@ -25,9 +25,7 @@ its own axis; here none is.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from math import ceil, pi
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,8 +33,6 @@ from jaxtyping import Complex, Float
 from torch import Tensor
 
 from biasbound.flows.etdrk import ETDRK4
-
-__all__ = ["KolmogorovSolver", "initial_modes", "trajectory"]
 
 
 class KolmogorovSolver:
@@ -171,7 +167,7 @@ class KolmogorovSolver:
     def frames(
         self, w: Complex[Tensor, "B M N"], dt: float, *, cfl: float = 1.0, max_speed: float = 7.0
     ) -> Iterator[Complex[Tensor, "B M N"]]:
-        """Modes at the times 0, dt, 2 dt, … for ever, in `substeps` of `max_speed`.
+        """Modes at the times 0, dt, 2 dt, … without end, in `substeps` of `max_speed`.
 
         A trajectory found to be faster at either end of a frame takes it again with twice the
         steps, alone. The kept modes are stable up to a Courant number of about 1.35 (2.8 on the
@@ -191,7 +187,7 @@ class KolmogorovSolver:
         if tries == 0:
             raise ValueError(
                 f"KolmogorovFlow: the Courant number stays above {cfl} with {substeps // 2} steps "
-                f"a frame of {dt}: the flow is not resolved; raise points (now {self.points}) "
+                f"per frame of {dt}: the flow is not resolved; raise points (now {self.points}) "
                 f"or nu (now {self.nu})."
             )
         new = w
@@ -204,28 +200,6 @@ class KolmogorovSolver:
             again = self._frame(w[fast], speed[fast], dt, 2 * substeps, cfl, tries - 1)
             new[fast], new_speed[fast] = again
         return new, new_speed
-
-
-@torch.no_grad()
-def trajectory(
-    velocity: Float[Tensor, "B 2 N N"],
-    *,
-    frames: int,
-    dt: float = 0.2,
-    warmup: int = 0,
-    grid: int | None = None,
-    cfl: float = 1.0,
-    max_speed: float = 7.0,
-    **equation: Any,
-) -> Float[Tensor, "B {frames} 2 n n"]:
-    """Velocity at the times dt·(warmup, … , warmup + frames − 1), from cell centres at time 0.
-
-    Precision and device are those of `velocity`; `equation` are ν, α, χ, κ of `KolmogorovSolver`.
-    The part of the velocity with divergence, and modes above N/3, are dropped.
-    """
-    solver = KolmogorovSolver(velocity.shape[-1], dtype=velocity.dtype, device=velocity.device, **equation)
-    states = solver.frames(solver.modes(velocity), dt, cfl=cfl, max_speed=max_speed)
-    return torch.stack([solver.velocity(w, grid) for w in islice(states, warmup, warmup + frames)], 1)
 
 
 def initial_modes(rng: np.random.Generator, solver: KolmogorovSolver) -> Complex[Tensor, "M N"]:
@@ -247,6 +221,6 @@ def initial_modes(rng: np.random.Generator, solver: KolmogorovSolver) -> Complex
     modes = torch.from_numpy(w).to(solver.device, solver.dtype.to_complex())
     out = modes.new_zeros(kept + 1, solver.points)
     out[:, : kept + 1], out[:, -kept:] = modes[:, kept:], modes[:, :kept]
-    # The largest speed is looked for on at least 256² points, so that it hardly depends on N.
+    # The largest speed is sought on at least 256² points, so that it hardly depends on N.
     speed = solver.velocity(out[None], max(solver.points, 256)).square().sum(1).sqrt().amax()
     return out * (3 / speed)

@@ -5,7 +5,7 @@
 In Fourier space û' = (k² − ν k⁴) û − ½ i k (u²)^, integrated by ETDRK4. The state holds the modes
 with |m| ≤ (N − 1)/3 only: on N points the products of such modes alias onto none of them (the 2/3
 rule), so the equation keeps its conservation law. The mean of u has k = 0, hence no tendency, and
-stays as it was to the last bit; adding c to u carries the solution along, u(x − ct, t) + c.
+stays the same to the last bit. Adding c to u moves the solution with speed c: u(x − ct, t) + c.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from torch import Tensor
 from biasbound.data.layout import Block, Layout, Split, demand, stream
 from biasbound.flows.etdrk import ETDRK4
 from biasbound.flows.flow import Size
-
-__all__ = ["KuramotoSivashinsky", "initial_state", "stepper", "trajectory"]
 
 
 def stepper(

@@ -38,6 +38,7 @@ class Row:
     nfe: int  # network calls for one time step
     updates: int  # of the training, those of a search included
     seconds: float
+    ledger: int = 0  # training samples passed through the network, search and fine-tuning included; 0: not known
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high", "seconds"):
@@ -64,6 +65,7 @@ class About:
     nfe: int = 0  # network calls for one time step
     updates: int = 0  # of the training, those of a search included
     seconds: float = 0.0
+    ledger: int = 0
 
     def row(self, metric: str, value: SupportsFloat | Interval, step: int | None = None) -> Row:
         """A row of these; numbers and ends of intervals that are not finite become None."""

@@ -9,8 +9,10 @@ from functools import partial
 from typing import Any, ClassVar, get_args
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from biasbound.core.denoise import NetDenoiser
+from biasbound.core.denoise import NetDenoiser, Scaled
 from biasbound.core.losses import Scalar, diffusion_loss, full_unrolled_loss, proxy_unrolled_loss
 from biasbound.core.noise import Condition, State
 from biasbound.core.sample import Transition, sample
@@ -38,8 +40,11 @@ class Diffusion(NetDenoiser, Model):
         schedule: Schedule | None = None,
         prediction: str = "eps",
         transition: Transition = "renoise",
+        c: float | None = None,
     ) -> None:
         super().__init__(net, prediction, frame.target)
+        if c is not None:
+            self.rescale(c)
         if schedule is None:
             raise ValueError("a diffusion model needs a noise schedule")
         if transition not in get_args(Transition):
@@ -51,22 +56,27 @@ class Diffusion(NetDenoiser, Model):
         return {"schedule": settings.schedule, "prediction": method.prediction, "transition": settings.transition}
 
     def spec(self) -> dict[str, Any]:
-        return {"prediction": self.prediction, "transition": self.transition}
+        found = {"c": self.rule.c} if isinstance(self.rule, Scaled) and self.prediction == "scaled" else {}
+        return {"prediction": self.prediction, "transition": self.transition, **found}
 
     @property
     def calls(self) -> int:
         return len(self.schedule)
 
+    def call(self, z_t: State, x: Condition, log_snr: Float[Tensor, " B"]) -> State:
+        return self.ask(z_t, x, log_snr)
+
     @classmethod
-    def passes(cls, recipe: Recipe) -> int:
-        between = {"own": 0, "proxy": recipe.n + 1, "full": 0}[recipe.between]
-        return recipe.unroll * (1 + between) + 1
+    def passes(cls, recipe: Recipe, levels: int) -> float:
+        """A proxy with n = 0 shares the pass of the loss where that is at σ_0."""
+        proxy = 1 - recipe.lowest(levels) if recipe.n == 0 else recipe.n + 1
+        return 1.0 + recipe.unroll * (1 + {"own": 0, "proxy": proxy, "full": levels}[recipe.between])
 
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
         x, targets = self.windows(batch)
         recipe, follow = self.recipe, self.frame.task.follow
         if recipe.unroll == 0:
-            return diffusion_loss(self, x, targets[0], self.schedule, generator=generator, lowest=recipe.lowest)
+            return diffusion_loss(self, x, targets[0], self.schedule, generator=generator, share=recipe.share)
         proxy = recipe.between == "proxy"
         unrolled = partial(proxy_unrolled_loss, n=recipe.n) if proxy else full_unrolled_loss
         return unrolled(
@@ -78,7 +88,7 @@ class Diffusion(NetDenoiser, Model):
             detach=recipe.detach,
             generator=generator,
             transition=self.transition,
-            lowest=recipe.lowest,
+            share=recipe.share,
         )
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:

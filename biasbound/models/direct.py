@@ -24,7 +24,7 @@ class Direct(Model):
         self.net, self.frame = net, frame
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
-        return self.frame.target.decode(self.net(x), x)
+        return self.frame.target.decode(self.ask(x), x)
 
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
         """Mean over the targets of ‖ŷ − y‖², in units of the target; each answer is fed back.

@@ -139,10 +139,10 @@ class Method:
 
     def recipe(self, unroll: int = 1, n: int = 0, detach: bool = False) -> Recipe:
         """How its loss is made; the numbers are those of a fine-tuning."""
-        lowest = FOCUS if self.focus else None
+        share = FOCUS if self.focus else None
         if self.finetune:
-            return Recipe(unroll, "full" if self.finetune == "full" else "proxy", n, detach, lowest)
-        return Recipe(self.unroll, detach=self.pushforward, lowest=lowest)
+            return Recipe(unroll, "full" if self.finetune == "full" else "proxy", n, detach, share)
+        return Recipe(self.unroll, detach=self.pushforward, share=share)
 
     def chain(self, levels: int = 20, cap: float | None = None) -> Schedule | None:
         """The schedule that is known before any search, capped where it is a standard one; None for none."""

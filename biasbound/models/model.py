@@ -65,7 +65,13 @@ class Recipe:
     between: Literal["own", "proxy", "full"] = "own"
     n: int = 0
     detach: bool = False  # no gradient through what stands between
-    lowest: float | None = None  # share of the samples that train σ_0; None: as many as any level
+    share: float | tuple[float, ...] | None = None  # of the samples, for σ_0 or for each level; None: all levels alike
+
+    def lowest(self, levels: int) -> float:
+        """The share of the samples that train σ_0."""
+        if self.share is None:
+            return 1 / levels
+        return self.share if isinstance(self.share, float) else self.share[0]
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,7 @@ class Model(nn.Module, ABC):
     net: Any
     frame: Frame
     recipe: Recipe = Recipe()
+    rows: int = 0  # samples that were passed through the network, each pass of each sample
 
     @abstractmethod
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
@@ -109,10 +116,16 @@ class Model(nn.Module, ABC):
         """What a fresh model of a method is made with, beside its network and frame."""
         return {}
 
+    def ask(self, *inputs: Any) -> State:
+        """The network's output for a batch; every pass is counted, for the ledger."""
+        self.rows += len(inputs[0])
+        output: State = self.net(*inputs)
+        return output
+
     @classmethod
-    def passes(cls, recipe: Recipe) -> int:
-        """Network calls per sample in one update, at most."""
-        return 1 + recipe.unroll
+    def passes(cls, recipe: Recipe, levels: int) -> float:
+        """Expected network passes per sample in one update; `levels` is the length of a chain."""
+        return 1.0 + recipe.unroll
 
     def windows(self, batch: Examples) -> tuple[Condition, list[State]]:
         """x of the first target, and all targets."""

@@ -71,8 +71,7 @@ class Refiner(Model):
     def output(self, z_k: State, x: Condition, k: Int[Tensor, " B"]) -> State:
         """The raw network output at step k."""
         log_snr = -2 * torch.tensor(self.levels, dtype=torch.float64)[k].log()
-        made: State = self.net(z_k, x, log_snr.to(z_k))
-        return made
+        return self.ask(z_k, x, log_snr.to(z_k))
 
     def objective(self, z: State, k: Int[Tensor, " B"], eps: State) -> State:
         """What the network learns: z itself from nothing, then the noise."""

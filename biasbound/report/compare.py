@@ -41,21 +41,21 @@ def merged(studies: Sequence[Study]) -> Study:
     had = Counter(unit for s in studies for unit in {row.unit for row in s.rows})
     clash = {(dataset, label) for (dataset, label, _), n in had.items() if n > 1}
     named = [_renamed(s, run, clash) for s, run in zip(studies, runs, strict=True)]
-    told = [s if s.folder == first.folder or _same_test(s, first) else _without_rollouts(s) for s in named]
+    kept = [s if s.folder == first.folder or _same_test(s, first) else _without_rollouts(s) for s in named]
     return replace(
         first,
         dataset=" · ".join(dict.fromkeys(s.dataset for s in studies)),
         title=" · ".join(runs),
         config="\n".join(f"# {run}\n{s.config}" for run, s in zip(runs, studies, strict=True)),
-        rows=tuple(row for s in told for row in s.rows),
-        searches=tuple(search for s in told for search in s.searches),
-        models=tuple(model for s in told for model in s.models),
-        stages=tuple(stage for s in told for stage in s.stages),
+        rows=tuple(row for s in kept for row in s.rows),
+        searches=tuple(search for s in kept for search in s.searches),
+        models=tuple(model for s in kept for model in s.models),
+        stages=tuple(stage for s in kept for stage in s.stages),
     )
 
 
 def _renamed(study: Study, run: str, clash: set[tuple[str, str]]) -> Study:
-    """The same study with its dataset and, where its name is not enough, its run told everywhere."""
+    """The same study, its parts named after the dataset and, where labels clash, the run."""
 
     def name(dataset: str, label: str) -> str:
         return f"{label} @ {run}" if (dataset, label) in clash else label

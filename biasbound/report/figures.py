@@ -36,14 +36,17 @@ def save_figures(
 ) -> list[Path]:
     """Save figures as PNG and PDF; without `names` all those that the study has data for.
 
-    A named figure that cannot be drawn is a ValueError, unless it is not `required`.
+    A named figure that cannot be drawn is a ValueError, or left out if it is not `required`.
     """
-    known_figures(names or ())
+    if required:
+        known_figures(names or ())
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
-    for name in FIGURES if names is None else names:
+    for name, draw in FIGURES.items():
+        if names is not None and name not in names:
+            continue
         try:
-            figure = FIGURES[name](study)
+            figure = draw(study)
         except Absent:
             if names is not None and required:
                 raise

@@ -110,7 +110,7 @@ class Table:
         )
 
     def text(self) -> str:
-        """Plain text in columns; a star stands behind the best."""
+        """Plain text in columns; a star follows the best."""
 
         def plain(text: str) -> str:
             return _escaped(text, {})

@@ -140,13 +140,13 @@ def read_study(folder: str | Path) -> Study:
     run = _json(folder / "run.json", Run, None)
     config = folder / "config.yaml"
     rows = _result_rows(folder)
-    told = run or Run(rows[0].dataset if rows else folder.name)
-    dataset = told.dataset or folder.name
+    known = run or Run(rows[0].dataset if rows else folder.name)
+    dataset = known.dataset or folder.name
     study = Study(
         folder=folder,
         dataset=dataset,
-        title=told.title or dataset,
-        run=told,
+        title=known.title or dataset,
+        run=known,
         config=config.read_text(encoding="utf-8", errors="replace") if config.exists() else "",
         rows=rows,
         searches=tuple(_search(*unit) for unit in _units(folder / "02-search")),

@@ -54,7 +54,7 @@ def curve(
 
 
 def grid_of(count: int, height: float = 2.9, columns: int = 3, share: bool = True) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` panels, which share their axes unless told otherwise."""
+    """A figure with `count` panels, which share their axes if `share`."""
     columns = min(columns, count)
     rows = -(-count // columns)
     width = WIDTH if columns > 1 else 0.72 * WIDTH

@@ -156,12 +156,15 @@ class TrainConfig(TrainOptions):
     """times at which one-step error and biases are measured on valid pairs"""
     pairs: int = 64
     """valid pairs for it"""
+    budget: int | None = None
+    """training samples, each pass through the network counted, of all that is behind an emulator: search, training and
+    fine-tuning; without it every training has its own updates"""
     tensorboard: bool = field(default=False, metadata={"manner": True})
     """write the training curves for TensorBoard too (pip install 'biasbound[log]')"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _least(self, "train", 1, "evaluations", "pairs")
+        _least(self, "train", 1, "evaluations", "pairs", "budget")
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,10 @@ class FinetuneConfig:
     """updates; by default a fifth of the training's (paper: 200 of 1,000 epochs)"""
     lr: float = 1e-4
     """learning rate; paper 1e-4"""
+    lr_final: float = 0.0
+    """learning rate at the end of a cosine"""
+    share: float = 0.2
+    """share of train.budget, where there is one"""
     unroll: int = 1
     """u, frames in the loss beyond the first"""
     proxy_steps: int = 0
@@ -181,6 +188,8 @@ class FinetuneConfig:
 
     def __post_init__(self) -> None:
         _least(self, "finetune", 1, "updates", "unroll")
+        if not 0 < self.share < 1:
+            raise ValueError(f"finetune.share is a share of the budget, between 0 and 1, got {self.share}")
         _least(self, "finetune", 0, "proxy_steps")
 
 

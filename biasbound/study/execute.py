@@ -143,6 +143,7 @@ def _cost(run: RunDir, unit: Unit) -> Cost:
         nfe=int(records[0]["nfe"]),
         updates=sum(int(r["updates"]) for r in records),
         seconds=round(sum(float(r["cpu_seconds"]) for r in records), 3),
+        ledger=sum(int(r["ledger"]) for r in records),
     )
 
 

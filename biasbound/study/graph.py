@@ -1,7 +1,7 @@
 """Which units a study is made of, and what each reads.
 
 data ─┬─ search ─ train ─ finetune ─ rollout ─ evaluate      (adaptive-proxy; without -proxy no finetune)
-      └─ train ─ rollout ─ evaluate                           (every other method)
+      └─ train ─ rollout ─ evaluate                           (every other method; adaptive where its ladder grows)
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from biasbound.metrics import METRICS
 from biasbound.models.method import Method, method
 from biasbound.models.model import Settings
 from biasbound.registry import find, known
-from biasbound.study.config import Config
+from biasbound.study.config import Config, SearchConfig
 from biasbound.study.folder import STAGES, Unit
 from biasbound.study.jobs import DataJob, EvaluateJob, FinetuneJob, RolloutJob, SearchJob, TrainJob
+from biasbound.train.optimisers import OPTIMISERS
 
 __all__ = ["closure", "methods_of", "study_units", "unit_of"]
 
@@ -68,20 +69,41 @@ def unit_of(config: Config, chosen: Method, seed: int, data: Unit) -> Unit:
 
 
 def trained(config: Config, chosen: Method, seed: int, data: Unit) -> Unit:
-    """The unit that makes a method's emulator."""
-    base = chosen.trained
+    """The unit that makes a method's emulator; of a budget, search and fine-tuning take their shares."""
+    base, budget, grows = chosen.trained, config.train.budget, config.search.mode == "grow"
+    tuning = round(budget * config.finetune.share) if budget and chosen.finetune else 0
+    search: SearchConfig | None = None
     inputs: tuple[Unit, ...] = (data,)
-    if base.searched:
+    if base.searched and grows:
+        search = config.search
+    elif base.searched:
         inputs = (data, search_unit(config, base.explored, seed, data))
-    job = TrainJob(**_training(config, base), warm_start=base.searched and config.search.warm_start)
-    train = Unit("train", job, base.label, seed, inputs)
+    own = _left(budget, tuning + (0 if search or not base.searched else _explored(config)))
+    warm = base.searched and not grows and config.search.warm_start
+    job = TrainJob(**_training(config, base), warm_start=warm, search=search, budget=own)
+    # With a budget the training before a fine-tuning is shorter than that of the method without one: a unit of its own.
+    train = Unit("train", job, chosen.label if tuning else base.label, seed, inputs)
     if not chosen.finetune:
         return train
-    return Unit("finetune", FinetuneJob(chosen, config.finetune, config.train), chosen.label, seed, (data, train))
+    tuned = FinetuneJob(chosen, config.finetune, config.train, tuning or None)
+    return Unit("finetune", tuned, chosen.label, seed, (data, train))
+
+
+def _explored(config: Config) -> int:
+    """Training samples of an exploration that has its own updates."""
+    return (config.search.updates or 0) * config.train.batch
+
+
+def _left(budget: int | None, spent: int) -> int | None:
+    if budget is not None and spent >= budget:
+        raise ValueError(f"train.budget {budget} leaves nothing to train: search and fine-tuning take {spent} of it")
+    return None if budget is None else budget - spent
 
 
 def search_unit(config: Config, base: Method, seed: int, data: Unit) -> Unit:
     """Exploration and ladder of a method."""
+    if config.train.budget is not None and config.search.updates is None:
+        raise ValueError("give search.updates: with train.budget a separate search takes them from it")
     start = find(PREDICTIONS, base.prediction).start if config.search.start == "auto" else config.search.start
     section = replace(config.search, start=start, warm_start=False)  # a warm start is the training's
     return Unit("search", SearchJob(**_training(config, base), search=section), base.label, seed, (data,))
@@ -89,6 +111,7 @@ def search_unit(config: Config, base: Method, seed: int, data: Unit) -> Unit:
 
 def _training(config: Config, base: Method) -> dict[str, Any]:
     made = config.baselines
+    find(OPTIMISERS, config.train.optimiser)  # refused before anything is made
     settings = Settings(
         schedule=base.chain(made.levels, made.cap),
         transition=base.transition or config.rollout.transition,  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from biasbound.core.schedule import Schedule
@@ -46,13 +46,20 @@ class TrainJob:
     network: NetworkConfig
     train: TrainConfig
     warm_start: bool = False
+    search: SearchConfig | None = None  # where the ladder grows inside the training
+    budget: int | None = None  # training samples, each pass counted; None: the updates of `train`
 
 
 @dataclass(frozen=True)
-class SearchJob(TrainJob):
-    """Exploration and ladder."""
+class SearchJob:
+    """Exploration and ladder, before the training."""
 
-    search: SearchConfig = field(default_factory=SearchConfig)
+    method: Method
+    options: Mapping[str, Any]
+    task: TaskConfig
+    network: NetworkConfig
+    train: TrainConfig
+    search: SearchConfig
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,7 @@ class FinetuneJob:
     method: Method
     finetune: FinetuneConfig
     train: TrainConfig
+    budget: int | None = None
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,12 @@ def _training(config: Config, unit: Unit, layout: Layout) -> Plan:
     spec = network_for(config.network, layout, task, config.data.conditions)
     forward, kept, parameters = _measured(chosen, spec, layout)
     kind: type[Model] = find(MODELS, chosen.model)
-    calls = kind.passes(chosen.recipe(tuning.unroll, tuning.proxy_steps))
+    schedule = chosen.chain(config.baselines.levels)
+    levels = 1 if schedule is None else len(schedule)
+    calls = kind.passes(chosen.recipe(tuning.unroll, tuning.proxy_steps), levels)
     weights = parameters * BYTES * (5 if config.train.ema is not None else 4)
     flops = 3.0 * forward * batch * calls * updates
-    return Plan(unit, parameters, updates, flops, weights + kept * batch * calls)
+    return Plan(unit, parameters, updates, flops, weights + round(kept * batch * calls))
 
 
 def _measured(chosen: Method, spec: NetSpec, layout: Layout) -> tuple[int, int, int]:

@@ -79,7 +79,9 @@ def _scored(config: Config, label: str, seed: int, work: Path, emulator: Path, r
     rollout, scores = (work / s / label / f"seed-{seed}" for s in ("05-rollout", "06-evaluate"))
     for made in (rollout, scores):
         made.mkdir(parents=True, exist_ok=True)
-    cost = Cost(nfe=recorded[0].nfe, updates=recorded[0].updates, seconds=recorded[0].seconds)
+    cost = Cost(
+        nfe=recorded[0].nfe, updates=recorded[0].updates, seconds=recorded[0].seconds, ledger=recorded[0].ledger
+    )
     place = Place(rollout, label, seed, {"train": emulator.parent, "rollout": rollout}, shared=material, cost=cost)
     make_rollout(RolloutJob(config.rollout), place)
     job = EvaluateJob(config.data.dataset, config.evaluate, known(METRICS))

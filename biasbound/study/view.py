@@ -1,4 +1,4 @@
-"""What people see while a study runs: a bar a unit on a terminal, a line now and then elsewhere."""
+"""What people see while a study runs: one bar per unit on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ class TrainOptions:
     """learning rate at the end of a cosine; paper 1e-6"""
     warmup: int = 0
     """updates of linear warm-up"""
-    optimiser: Literal["adam", "adamw"] = "adam"
-    """optimiser: adam or adamw"""
+    optimiser: str = "adam"
+    """soap, muon, adamw or adam (paper), or package.module:name"""
     weight_decay: float = 0.0
-    """weight decay; decoupled for adamw"""
+    """weight decay; all but adam keep it apart from the gradient"""
     clip: float | None = 1.0
     """largest norm of the gradient; paper none"""
     ema: float | None = 0.999
@@ -52,6 +52,8 @@ class TrainOptions:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if (self.updates or self.epochs or 0) <= 0 or not self.lr > 0 or self.warmup < 0:
             raise ValueError("the budget and lr must be above 0, and warmup not below")
+        if self.weight_decay < 0 or (self.clip is not None and not self.clip > 0):
+            raise ValueError("weight_decay must not be below 0, and clip must be above 0 or none")
         if self.ema is not None and not 0 <= self.ema < 1:
             raise ValueError(f"ema is a decay in [0, 1), got {self.ema}")
 

@@ -21,7 +21,9 @@ from biasbound._io import lock
 from biasbound.core.noise import ShardGenerator
 from biasbound.data.batches import Order
 from biasbound.models.weights import load_newest, save_numbered
+from biasbound.registry import find
 from biasbound.train.average import MovingAverage
+from biasbound.train.optimisers import OPTIMISERS
 from biasbound.train.options import FitOptions, learning_rate
 from biasbound.train.state import Progress, pack, unpack
 
@@ -118,9 +120,9 @@ class Trainer:
         self.observers = list(observers) if self.rank.rank == 0 else []
         if options.compile:
             getattr(model, "net", model).compile()  # losses ask the wrapper's network, not the wrapper
-        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[options.optimiser]
         self.parameters = list(model.parameters())
-        self.optimiser = kind(self.parameters, lr=options.lr, weight_decay=options.weight_decay, fused=True)
+        make = find(OPTIMISERS, options.optimiser)
+        self.optimiser = make(self.parameters, options.lr, options.weight_decay)
         self.average = None if options.ema is None else MovingAverage(model, options.ema)
         self.order = Order(items, options.batch, options.seed)
         self.progress = Progress()
@@ -169,7 +171,7 @@ class Trainer:
         generator = ShardGenerator(*self.rank, seed=_mix(options.seed, update))
         share = options.batch // self.rank.world
         indices = next(self.order)[self.rank.rank * share : (self.rank.rank + 1) * share]
-        precise = options.precision == "float32"
+        precise, before = options.precision == "float32", self._rows()
         with nullcontext() if precise else torch.autocast(self.device.type, torch.bfloat16):
             loss: Tensor = self.objective(self.data(indices), generator)
         self.optimiser.zero_grad(set_to_none=True)
@@ -180,7 +182,11 @@ class Trainer:
         if self.average is not None:
             self.average.update()
         self.progress.update += 1
+        self.progress.ledger += (self._rows() - before) * self.rank.world
         return loss.detach()
+
+    def _rows(self) -> int:
+        return int(getattr(self.model, "rows", 0))
 
     def _report(self, losses: list[Tensor], measured: bool) -> None:
         mean = torch.stack(losses).double().mean()

@@ -17,9 +17,7 @@ def test_the_gaussian_oracle_is_the_conditional_expectation(rng):
     error = (oracle(y_t, x, sigma) - y).double()
     expected = 0.16 * (1 - oracle.gain(sigma))
     n = error.numel()
-    assert error.square().mean().item() == pytest.approx(
-        expected, abs=3 * expected * math.sqrt(2 / n)
-    )
+    assert error.square().mean().item() == pytest.approx(expected, abs=3 * expected * math.sqrt(2 / n))
     covariance = (error * (y_t - math.sqrt(alpha_bar(sigma)) * x)).mean().item()
     assert abs(covariance) < 4 * math.sqrt(expected / n)
 
@@ -33,7 +31,7 @@ def test_a_flat_spectrum_makes_the_wiener_oracle_gaussian(shape, dtype, seed, si
 
 
 @given(shapes, seeds, levels)
-def test_oracles_take_one_level_a_sample(shape, seed, sigma):
+def test_oracles_take_one_level_per_sample(shape, seed, sigma):
     y_t, x = fields(shape, torch.float64, seed, 2)
     each = torch.full((shape[0],), sigma, dtype=torch.float64)
     spectrum = torch.ones(shape[2:])

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biasbound.core.bias import Estimate, TwoStepTable, own_bias
+from biasbound.core.bias import Estimate, Measure, TwoStepTable, own_bias
 from biasbound.core.oracle import AffineOracle, GaussianOracle
 from biasbound.core.schedule import Schedule, log_uniform
 from biasbound.core.search import (
@@ -60,9 +60,7 @@ def test_every_step_is_within_tau_or_on_record_as_forced(landscape, tau):
     schedule = quiet_greedy(levels, biases, tau)
     over = [[a, b] for a, b in itertools.pairwise(schedule.sigma) if biases[a, b] > tau]
     assert schedule.meta["forced"] == over
-    assert [s["bias"] for s in schedule.meta["steps"]] == [
-        biases[p] for p in itertools.pairwise(schedule.sigma)
-    ]
+    assert [s["bias"] for s in schedule.meta["steps"]] == [biases[p] for p in itertools.pairwise(schedule.sigma)]
     assert (schedule.meta["method"], schedule.meta["tau"]) == ("greedy", tau)
 
 
@@ -75,9 +73,7 @@ def test_the_greedy_ladder_is_as_short_as_any(landscape, tau):
         for size in range(len(interior) + 1)
         for chosen in itertools.combinations(interior, size)
     )
-    feasible = [
-        ladder for ladder in ladders if all(biases[p] <= tau for p in itertools.pairwise(ladder))
-    ]
+    feasible = [ladder for ladder in ladders if all(biases[p] <= tau for p in itertools.pairwise(ladder))]
     found = quiet_greedy(levels, biases, tau)
     if feasible:
         assert len(found) == min(map(len, feasible))
@@ -147,15 +143,9 @@ def test_the_ladder_can_start_higher():
 
 
 def test_start_rules():
-    errors = {
-        0.1: Estimate(1.00, 0.05, 9, 4),
-        0.3: Estimate(1.04, 0.05, 9, 4),
-        0.9: Estimate(3.0, 0.1, 9, 4),
-    }
+    errors = {0.1: Estimate(1.00, 0.05, 9, 4), 0.3: Estimate(1.04, 0.05, 9, 4), 0.9: Estimate(3.0, 0.1, 9, 4)}
     assert start_level(errors) == 0.1
-    assert (
-        start_level(errors, errors.__getitem__, "error") == 0.3
-    )  # flat below: the highest within one error
+    assert start_level(errors, errors.__getitem__, "error") == 0.3  # flat below: the highest within one error
     with pytest.raises(ValueError, match="clean-input error"):
         start_level(errors, rule="error")
 
@@ -175,13 +165,7 @@ def scripted(biases_by_round):
     return advance, asked
 
 
-ROUNDS = [
-    {0.1: 1.9, 0.3: 1.5, 0.9: 1.01},
-    {0.1: 1.5, 0.3: 1.04},
-    {0.1: 1.2},
-    {0.1: 1.1},
-    {0.1: 1.0},
-]
+ROUNDS = [{0.1: 1.9, 0.3: 1.5, 0.9: 1.01}, {0.1: 1.5, 0.3: 1.04}, {0.1: 1.2}, {0.1: 1.1}, {0.1: 1.0}]
 
 
 def test_solved_levels_keep_their_checkpoint_and_leave_training():
@@ -229,8 +213,7 @@ def test_an_unsolved_top_still_starts_the_chain():
 def test_nothing_solved_says_what_to_change():
     advance, _ = scripted([{0.1: 2.0, 0.9: 2.0}])
     with pytest.raises(
-        NothingSolved,
-        match=r"no level of 2 .*τ = 1\.05 in 1 rounds.*train longer.*larger network.*raise τ",
+        NothingSolved, match=r"no level of 2 .*τ = 1\.05 in 1 rounds.*train longer.*larger network.*raise τ"
     ):
         explore([0.1, 0.9], advance, rounds=1).checkpoints()
 
@@ -250,9 +233,7 @@ def test_exploration_finds_the_stability_threshold_of_the_gaussian_oracle():
     x, y = oracle.pairs((16, 1, 64), torch.Generator().manual_seed(0))
 
     def advance(levels):
-        return oracle, {
-            s: own_bias(oracle, x.double(), y.double(), s, shared=True, draws=1) for s in levels
-        }
+        return oracle, {s: own_bias(oracle, x.double(), y.double(), s, Measure(shared=True, draws=1)) for s in levels}
 
     found = explore(grid, advance, tau=tau, rounds=1)
     assert set(found.solved) == {s for s in grid.sigma if oracle.gain(s) <= tau - 1}
@@ -274,7 +255,7 @@ def test_phase_two_asks_for_n_clean_estimates_and_the_visited_pairs_only():
     checkpoint = Counting(lambda s: 0.3 * s, 0.02)
     x, y = checkpoint.pairs((8, 1, 16), torch.Generator().manual_seed(0))
     draws = 2
-    table = TwoStepTable(dict.fromkeys(grid.sigma, checkpoint), x, y, draws=draws)
+    table = TwoStepTable(dict.fromkeys(grid.sigma, checkpoint), x, y, Measure(draws=draws))
 
     def recording(to, start):
         visited.append((to, start))
@@ -298,9 +279,7 @@ def test_the_searched_ladder_keeps_the_chain_near_tau():
     oracle = AffineOracle(lambda s: 0.3 * s, 0.02)
     x, y = oracle.pairs((16, 1, 64), torch.Generator().manual_seed(0))
     grid = log_uniform(40, 1e-3, 0.999, over="sigma")
-    ladder = greedy_schedule(
-        grid.sigma, TwoStepTable(dict.fromkeys(grid.sigma, oracle), x, y), 1.05
-    )
+    ladder = greedy_schedule(grid.sigma, TwoStepTable(dict.fromkeys(grid.sigma, oracle), x, y), 1.05)
     rows = bias_curve(oracle, x, y, ladder)
     assert max(row.reb.mean for row in rows) < 1.06
     assert len(ladder) <= 10

@@ -49,7 +49,7 @@ def test_a_file_holds_what_its_source_computes(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.h5"]
 
 
-def test_the_bytes_do_not_depend_on_the_number_of_processes(tmp_path):
+def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path):
     source = ToySource(trajectories=7)
     seen = []
     generate(source, tmp_path / "a.h5", progress=lambda *state: seen.append(state))

@@ -164,7 +164,7 @@ def test_a_partial_run_gives_a_page_of_the_rest(visitor, copy, gone):
     assert visitor.tab.locator("main > section:visible").count() >= 5
 
 
-def test_a_broken_rollout_is_said_to_be(visitor, copy):
+def test_a_broken_rollout_is_reported(visitor, copy):
     file = copy / "05-rollout/adaptive-v/seed-0/prediction.npy"
     broken = np.load(file)
     broken[:, :, 7:] = np.inf

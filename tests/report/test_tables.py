@@ -61,7 +61,7 @@ def test_columns_are_the_papers_and_the_cost():
         "Dataset", "Method", "1-step MSE", "10-step MSE", LONG, "Last-step FSD", "NFE", "Updates", "Seconds", "Broken",
     ]  # fmt: skip
     (line,) = grid(table1(unit()))[2:]
-    assert line == ["KS", "U-Net TF", "1.00e-7", "1.00e-5", "70.0 (50.0, 80.0)", "3.0e1", "4", "2,000", "90", "0"]  # fmt: skip
+    assert line == ["KS", "Direct TF", "1.00e-7", "1.00e-5", "70.0 (50.0, 80.0)", "3.0e1", "4", "2,000", "90", "0"]  # fmt: skip
 
 
 def test_transonic_is_in_normalised_units_with_its_last_error():
@@ -92,9 +92,9 @@ def test_the_order_is_the_papers_then_the_alphabets(random):
 @pytest.mark.parametrize(
     ("label", "title"),
     [
-        ("unet", "U-Net TF"),
-        ("unet-ut1", "U-Net UT, U=2"),
-        ("unet-pf2-residual", "U-Net PF, U=3, residual target"),
+        ("unet", "Direct TF"),
+        ("unet-ut1", "Direct UT, U=2"),
+        ("unet-pf2-residual", "Direct PF, U=3, residual target"),
         ("linear", "Linear TF"),
         ("log-uniform", "Log-uniform TF"),
         ("refiner", "PDE-Refiner"),

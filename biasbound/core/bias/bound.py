@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from biasbound.core.bias.curve import LevelNoise, Terms, chain_terms, cosine_similarity
-from biasbound.core.bias.estimate import Estimate, pooled
-from biasbound.core.bias.ratio import Measure, PerPair, divide, error_norm
+from biasbound.core.bias.estimate import Estimate, divide, pooled
+from biasbound.core.bias.ratio import Measure, PerPair, error_norm
 from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, Sigma, State, alpha_bar, draw
 from biasbound.core.schedule import Schedule

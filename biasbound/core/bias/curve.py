@@ -15,15 +15,15 @@ two-step error and the clean error, ρ₂ the cosine between the inference error
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from biasbound.core.bias.estimate import Estimate, pooled
-from biasbound.core.bias.ratio import DEFAULT, Measure, PerPair, bias_ratio, divide, error_norm, reestimate
+from biasbound.core.bias.estimate import Estimate, divide
+from biasbound.core.bias.ratio import DEFAULT, Measure, PerPair, error_norm, reestimate
 from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, State, draw, renoise
 from biasbound.core.sample import Transition, denoise_chain, descend
@@ -56,15 +56,10 @@ class BiasRow:
         """Flat JSON values: `name` and `name_stderr` per estimate; pairs and draws once."""
         flat: dict[str, float | int | None] = {"t": self.t, "sigma": self.sigma}
         flat |= {"pairs": self.clean.pairs, "draws": self.clean.draws}
-        for name in _estimate_fields():
+        for name in (f.name for f in fields(self) if f.name not in ("t", "sigma")):
             value: Estimate | None = getattr(self, name)
-            flat[name] = None if value is None else value.mean
-            flat[f"{name}_stderr"] = None if value is None else value.stderr
+            flat |= {name: None, f"{name}_stderr": None} if value is None else value.as_dict(name)
         return flat
-
-
-def _estimate_fields() -> list[str]:
-    return [f.name for f in fields(BiasRow) if f.name not in ("t", "sigma")]
 
 
 class LevelNoise:
@@ -134,7 +129,8 @@ def bias_curve(
 ) -> list[BiasRow]:
     """One row per level, from level 0 up; five denoiser calls per level and draw (four with `shared`)."""
 
-    def measure(x: Condition, y: State) -> list[BiasRow]:
+    def measure(x: Condition, y: State) -> list[dict[str, Tensor]]:
+        """Norms and cosines (R, B) of each level."""
         seen: list[dict[str, list[Tensor]]] = [{} for _ in schedule.sigma]
         for _ in range(how.draws):
             noise = LevelNoise(y, how.generator, how.shared)
@@ -145,13 +141,11 @@ def bias_curve(
                 own = reestimate(denoiser, x, first, terms.sigma, noise(terms.t))
                 for name, value in _per_pair(terms, own, y).items():
                     seen[terms.t].setdefault(name, []).append(value)
-        return [
-            _row(t, schedule.sigma[t], {k: torch.stack(v) for k, v in values.items()}, how.draws)
-            for t, values in enumerate(seen)
-        ]
+        return [{k: torch.stack(v) for k, v in values.items()} for values in seen]
 
-    by_batch = [measure(*pair) for pair in how.batches(x, y)]
-    return [_pooled_row(rows) for rows in zip(*by_batch, strict=True)]
+    by_level = zip(*(measure(*pair) for pair in how.batches(x, y)), strict=True)
+    joined = [{k: torch.cat([part[k] for part in parts], 1) for k in parts[0]} for parts in by_level]
+    return [_row(t, schedule.sigma[t], seen, how.draws) for t, seen in enumerate(joined)]
 
 
 def _per_pair(terms: Terms, own: State, y: State) -> dict[str, PerPair]:
@@ -181,11 +175,8 @@ def _row(t: int, sigma: float, seen: dict[str, Tensor], draws: int) -> BiasRow:
     def mean(values: Tensor) -> PerPair:
         return values.mean(0)
 
-    def bias(values: Tensor) -> PerPair:
-        return bias_ratio(values, clean)
-
-    def squared(values: Tensor) -> PerPair:
-        return bias_ratio(values, clean, 2)
+    def bias(name: str, power: int = 1) -> Estimate:
+        return Estimate.of_ratio(seen[name], clean, power)
 
     def relative(values: Tensor) -> PerPair:
         return divide(values.mean(0), clean.mean(0), 0.0)
@@ -196,23 +187,15 @@ def _row(t: int, sigma: float, seen: dict[str, Tensor], draws: int) -> BiasRow:
         sigma=sigma,
         clean=estimate("clean", mean),
         inference=estimate("inference", mean),
-        reb=estimate("inference", bias),
-        own=estimate("own", bias),
-        two_step=estimate("two_step", bias) if below_top else None,
+        reb=bias("inference"),
+        own=bias("own"),
+        two_step=bias("two_step") if below_top else None,
         delta=estimate("two_step", lambda e: relative(e - seen["own"])) if below_top else None,
         reb_alt=estimate("reb_alt", relative),
         two_step_alt=estimate("two_step_alt", relative) if below_top else None,
         rho1=estimate("rho1", mean) if below_top else None,
         rho2=estimate("rho2", mean),
-        reb_squared=estimate("inference", squared),
-        own_squared=estimate("own", squared),
-        two_step_squared=estimate("two_step", squared) if below_top else None,
+        reb_squared=bias("inference", 2),
+        own_squared=bias("own", 2),
+        two_step_squared=bias("two_step", 2) if below_top else None,
     )
-
-
-def _pooled_row(rows: tuple[BiasRow, ...]) -> BiasRow:
-    def pool(name: str) -> Estimate | None:
-        return None if getattr(rows[0], name) is None else pooled(getattr(row, name) for row in rows)
-
-    estimates: dict[str, Any] = {name: pool(name) for name in _estimate_fields()}
-    return replace(rows[0], **estimates)

@@ -16,16 +16,16 @@ instead of about √((1+k)²(1−k) + k(1+k²)).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from biasbound.core.bias.estimate import Estimate, pooled
+from biasbound.core.bias.estimate import Estimate, bias_ratio, pooled
 from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, State, draw, renoise
 from biasbound.core.sample import Transition, descend
@@ -52,22 +52,6 @@ PerDraw = Float[Tensor, "R B"]
 def error_norm(error: State) -> PerPair:
     """Root mean square over channels and grid points, in float64."""
     return error.flatten(1).double().square().mean(1).sqrt()
-
-
-def divide(numerator: PerPair, clean: PerPair, zero_over_zero: float) -> PerPair:
-    """numerator / clean per pair. 0/0 is `zero_over_zero`; anything else over 0 is infinite."""
-    return torch.where((numerator == 0) & (clean == 0), zero_over_zero, numerator / clean)
-
-
-def bias_ratio(error: PerDraw, clean: PerDraw, power: Power = 1) -> PerPair:
-    """E_ε‖error‖^p / E_ε‖clean‖^p per pair.
-
-    Where the clean error is zero, the ratio is 1 if the other error is zero too (the chain is no
-    worse than its denoiser), and ∞ otherwise.
-    """
-    if power not in (1, 2):
-        raise ValueError(f"power must be 1 (norms) or 2 (squared norms) in a bias, got {power}")
-    return divide(error.pow(power).mean(0), clean.pow(power).mean(0), 1.0)
 
 
 def reestimate(denoiser: Denoiser, x: Condition, signal: State, sigma: float, eps: State) -> State:
@@ -115,7 +99,7 @@ class Measure:
         for i in range(0, len(x), step):
             yield x[i : i + step], y[i : i + step]
 
-    def repeated(self, one: Callable[[], tuple[Tensor, ...]]) -> tuple[PerDraw, ...]:
+    def repeated(self, one: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
         """A measurement of one or more values per pair, once per draw; each value is stacked into (R, B)."""
         every = zip(*(one() for _ in range(self.draws)), strict=True)
         return tuple(torch.stack(values) for values in every)
@@ -171,11 +155,14 @@ def two_step_bias(
         y_clean = y_first if same else reestimate(denoiser, x, y, sigma_to, eps_to)
         return error_norm(y_two - y), error_norm(y_clean - y)
 
-    def measure(x: Condition, y: State) -> Estimate:
-        error, clean = how.repeated(lambda: one(x, y))
-        return Estimate.of(bias_ratio(error, clean, how.power), how.draws)
+    parts = [how.repeated(partial(one, *pair)) for pair in how.batches(x, y)]
+    return _gathered(parts, how)
 
-    return pooled(measure(*pair) for pair in how.batches(x, y))
+
+def _gathered(parts: Sequence[tuple[Tensor, ...]], how: Measure) -> Estimate:
+    """The bias from (error, clean) of each batch."""
+    error, clean = (torch.cat(values, 1) for values in zip(*parts, strict=True))
+    return Estimate.of_ratio(error, clean, how.power)
 
 
 def own_bias(denoiser: Denoiser, x: Condition, y: State, sigma: float, how: Measure = DEFAULT) -> Estimate:
@@ -191,10 +178,7 @@ class Stability(NamedTuple):
 
     def as_dict(self) -> dict[str, float | None]:
         """Flat JSON values. Infinities become null, because JSON has none."""
-        own, clean = self.own, self.clean
-        values = {"own": own.mean, "own_stderr": own.stderr}
-        values |= {"clean": clean.mean, "clean_stderr": clean.stderr}
-        return {k: v if math.isfinite(v) else None for k, v in values.items()}
+        return self.own.as_dict("own") | self.clean.as_dict("clean")
 
 
 @torch.no_grad()
@@ -206,18 +190,16 @@ def stability(denoiser: Denoiser, x: Condition, y: State, sigma: float, how: Mea
     single draw has no neighbour and makes one more call.
     """
 
-    def measure(x: Condition, y: State) -> Stability:
+    def one(x: Condition, y: State) -> tuple[Tensor, Tensor]:
         noises = [how.noise(y) for _ in range(how.draws)]
         clean = [reestimate(denoiser, x, y, sigma, eps) for eps in noises]
-        first = [clean[-1], *clean[:-1]]
-        if how.draws == 1:
+        first = clean if how.shared else [clean[-1], *clean[:-1]]
+        if how.draws == 1 and not how.shared:
             first = [reestimate(denoiser, x, y, sigma, how.noise(y))]
         own = [reestimate(denoiser, x, f, sigma, e) for f, e in zip(first, noises, strict=True)]
         own_error, clean_norm = (torch.stack([error_norm(estimate - y) for estimate in made]) for made in (own, clean))
-        return Stability(
-            Estimate.of(bias_ratio(own_error, clean_norm, how.power), how.draws),
-            Estimate.of(clean_norm.mean(0), how.draws),
-        )
+        return own_error, clean_norm
 
-    parts = [measure(*pair) for pair in how.batches(x, y)]
-    return Stability(pooled(p.own for p in parts), pooled(p.clean for p in parts))
+    parts = [one(*pair) for pair in how.batches(x, y)]
+    clean = torch.cat([part[1] for part in parts], 1)
+    return Stability(_gathered(parts, how), Estimate.of(clean.pow(how.power).mean(0), how.draws))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from biasbound.core.bias.estimate import Estimate, pooled
-from biasbound.core.bias.ratio import DEFAULT, Measure, bias_ratio, error_norm, reestimate
+from biasbound.core.bias.ratio import DEFAULT, Measure, error_norm, reestimate
 from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, State, draw, renoise
 from biasbound.core.sample import descend
@@ -52,7 +52,8 @@ class TwoStepTable:
     def clean_error(self, sigma: float) -> Estimate:
         """E_clean(σ) of the checkpoint of level σ, from the estimates that the table keeps."""
         per_batch = zip(self._batches, self._clean_estimates(sigma), strict=True)
-        return pooled(Estimate.of(_norms(clean, y).mean(0), self._how.draws) for (_, y), clean in per_batch)
+        how = self._how
+        return pooled(Estimate.of(_norms(clean, y).pow(how.power).mean(0), how.draws) for (_, y), clean in per_batch)
 
     def matrix(self) -> list[tuple[float, float, Estimate]]:
         """(σ_to, σ_from, bias) for every pair of levels: the full landscape, N(N−1)/2 calls."""
@@ -61,14 +62,14 @@ class TwoStepTable:
 
     @torch.no_grad()
     def _measure(self, sigma_to: float, sigma_from: float) -> Estimate:
-        estimates = []
+        errors, cleans = [], []
         kept = zip(self._batches, self._clean_estimates(sigma_from), self._clean_estimates(sigma_to), strict=True)
         for b, ((x, y), first, clean) in enumerate(kept):
             noises = zip(first, self._noise(sigma_from, b, y), self._noise(sigma_to, b, y), strict=True)
             second = torch.stack([self._second(x, y, f, sigma_from, sigma_to, *eps) for f, *eps in noises])
-            ratio = bias_ratio(_norms(second, y), _norms(clean, y), self._how.power)
-            estimates.append(Estimate.of(ratio, self._how.draws))
-        return pooled(estimates)
+            errors.append(_norms(second, y))
+            cleans.append(_norms(clean, y))
+        return Estimate.of_ratio(torch.cat(errors, 1), torch.cat(cleans, 1), self._how.power)
 
     def _second(
         self, x: Condition, y: State, first: State, sigma_from: float, sigma_to: float, eps: State, eps_to: State

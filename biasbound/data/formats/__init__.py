@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from biasbound.registry import home
 
 if TYPE_CHECKING:
-    from biasbound.data.formats.files import detect, load, load_splits, save
-    from biasbound.data.formats.format import Format
+    from biasbound.data.formats.files import Format, detect, load, load_splits, save
 
 __all__ = ["FORMATS", "Format", "detect", "load", "load_splits", "save"]
 
@@ -33,4 +32,4 @@ FORMATS: dict[str, Any] = home(
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'format' if name == 'Format' else 'files'}"), name)
+    return getattr(import_module(f"{__name__}.files"), name)

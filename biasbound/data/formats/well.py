@@ -15,13 +15,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from biasbound._io import as_kind
-from biasbound.data.columns import Column, Spread, Store, hdf5_column
+from biasbound.data.columns import Reader, Store, hdf5_column
 from biasbound.data.layout import Boundary, Layout
 from biasbound.data.statistics import Statistics
 from biasbound.data.trajectories import Trajectories
-from biasbound.data.views import Coordinates
-
-__all__ = ["is_well", "read", "stored_fingerprint"]
 
 VERSION = 1  # of the group `biasbound`
 
@@ -53,113 +50,101 @@ def read(path: Path, dt: float | None = None) -> Trajectories:
 
 
 def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
-    axes = _texts(file["dimensions"].attrs["spatial_dims"])
-    points: Coordinates = tuple(_axis_points(file["dimensions"][axis]) for axis in axes)
-    time = np.asarray(file["dimensions"]["time"], dtype=np.float64)
-    size = (int(file.attrs["n_trajectories"]), time.shape[-1], tuple(map(len, points)))
-    columns, names, static = _fields(file, path, axes, size)
-    parameters, series = _scalars(file, size[0], size[1])
+    dimensions, own = file["dimensions"], file.get("biasbound")
+    axes = _texts(dimensions.attrs["spatial_dims"])
+    points = tuple(_axis_points(dimensions[axis]) for axis in axes)
+    time = np.asarray(dimensions["time"], dtype=np.float64)
+    samples, frames, grid = int(file.attrs["n_trajectories"]), time.shape[-1], tuple(map(len, points))
+    columns, names, static = _fields(file, axes, (samples, frames), grid)
+    parameters, series = _scalars(file, samples, frames)
     boundary = _boundary(file, axes)
-    facts: dict[str, Any] = {
-        "provenance": {"read from": "The Well's layout"} | _attributes(file),
-        "coordinates": points,
-    }
-    own = file.get("biasbound")
-    if own is not None:
+    if own is None:
+        name, channels = _texts(file.attrs["dataset_name"])[0], tuple(itertools.chain(*names))
+        step, domain = _time_step(time, path) if dt is None else dt, tuple(map(_domain, points, boundary))
+        layout = Layout(name, samples, frames, channels, grid, step, domain, boundary, points="ends")
+        told = {name: _plain(value) for name, value in file.attrs.items()}
+        facts: dict[str, Any] = {"provenance": {"read from": "The Well's layout"} | told, "coordinates": points}
+    else:
         if int(own.attrs["version"]) > VERSION:
             raise ValueError(f"{path} was written by a newer biasbound; update this one to read it")
-        layout = _own_layout(own)
+        layout = as_kind(Layout, json.loads(own["layout"][()]), f"{path}: biasbound/layout")
         layout = layout if dt is None else replace(layout, dt=dt)
         facts = {
-            "provenance": json.loads(_text(own["provenance"][()])),
+            "provenance": json.loads(own["provenance"][()]),
             "coordinates": tuple(own["coordinates"][axis][:] for axis in axes),
             "known": Statistics(**{n: d[:] for n, d in own["statistics"].items()}),
         }
-    else:
-        layout = Layout(
-            name=_text(file.attrs["dataset_name"]),
-            trajectories=size[0],
-            frames=size[1],
-            channels=tuple(itertools.chain(*names)),
-            grid=size[2],
-            dt=_time_step(time, path) if dt is None else dt,
-            domain=tuple(map(_domain, points, boundary)),
-            boundary=boundary,
-            points="ends",
-        )
     places = [[layout.channels.index(name) for name in group] for group in names]
-    return Trajectories.open(
-        layout, Store(columns, places), name=str(path), parameters=parameters, series=series, static=static, **facts
-    )
+    facts |= {"parameters": parameters, "series": series, "static": static}
+    return Trajectories.open(layout, Store(columns, places, grid), name=str(path), **facts)
 
 
-def _own_layout(own: h5py.Group) -> Layout:
-    where = f"{own.file.filename}: biasbound/layout"
-    return as_kind(Layout, json.loads(_text(own["layout"][()])), where)
+def _varies(dataset: h5py.Dataset) -> tuple[bool, bool]:
+    """Whether it differs between trajectories, and between frames."""
+    return bool(dataset.attrs["sample_varying"]), bool(dataset.attrs["time_varying"])
+
+
+def _listed(file: h5py.File, group: str) -> list[h5py.Dataset]:
+    """The datasets that a group, if it is there, names as its fields."""
+    return [file[group][name] for name in _texts(file[group].attrs["field_names"])] if group in file else []
 
 
 def _fields(
-    file: h5py.File, path: Path, axes: Sequence[str], size: tuple[int, int, tuple[int, ...]]
-) -> tuple[list[Column], list[list[str]], dict[str, np.ndarray]]:
+    file: h5py.File, axes: Sequence[str], size: tuple[int, int], grid: tuple[int, ...]
+) -> tuple[list[Reader], list[list[str]], dict[str, np.ndarray]]:
     """Columns of the fields that vary in time, their channel names, and the fields that do not."""
-    samples, length, grid = size
-    columns: list[Column] = []
+    columns: list[Reader] = []
     names: list[list[str]] = []
     static: dict[str, np.ndarray] = {}
     for order in range(3):
-        group = file.get(f"t{order}_fields")
-        for name in () if group is None else _texts(group.attrs["field_names"]):
-            dataset = group[name]
-            sample, time = (bool(dataset.attrs[f"{k}_varying"]) for k in ("sample", "time"))
-            lead = (samples,) * sample + (length,) * time
-            _check_shape(dataset, path, lead, grid, (len(axes),) * order)
-            ends = ["".join(p) for p in itertools.product(axes, repeat=order)]
-            parts = [f"{name}_{end}" if end else name for end in ends]
+        ends = ["_" * (order > 0) + "".join(end) for end in itertools.product(axes, repeat=order)]
+        for dataset in _listed(file, f"t{order}_fields"):
+            sample, time = varies = _varies(dataset)
+            lead = tuple(itertools.compress(size, varies))
+            space = _space(dataset, lead, grid, (len(axes),) * order)
+            parts = [dataset.name.rpartition("/")[2] + end for end in ends]
             if time:
-                column = hdf5_column(path, dataset, len(grid), -1 if order else None, not sample)
-                whole = dataset.shape[len(lead) :][: len(grid)] == grid
-                columns.append(column if whole else Spread(column, grid))
+                columns.append(hdf5_column(Path(file.filename), dataset, (*space, len(parts)), True, not sample))
                 names.append(parts)
                 continue
-            values = dataset[()].reshape(*dataset.shape[: sample + len(grid)], -1)
+            values = dataset[()].reshape(*lead, *space, len(parts))
             for i, part in enumerate(parts):
                 static[part] = np.broadcast_to(values[..., i], (*lead, *grid)).astype(np.float32)
     if not columns:
-        raise ValueError(f"{path}: found no field that varies in time, expected at least one")
+        raise ValueError(f"{file.filename}: found no field that varies in time, expected at least one")
     return columns, names, static
 
 
-def _check_shape(
-    dataset: h5py.Dataset, path: Path, lead: tuple[int, ...], grid: tuple[int, ...], components: tuple[int, ...]
-) -> None:
-    """A field has ([S], [K], *N, …); an axis along which it does not vary may have size 1."""
+def _space(
+    dataset: h5py.Dataset, lead: tuple[int, ...], grid: tuple[int, ...], components: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Check that a field has ([S], [K], *N, …); returns its *N, which may be 1 along an axis where it does not vary."""
     varying = np.asarray(dataset.attrs["dim_varying"], dtype=bool).tolist()
-    allowed = itertools.product(*((n,) if v else (1, n) for n, v in zip(grid, varying, strict=True)))
-    if dataset.shape not in {(*lead, *space, *components) for space in allowed}:
-        raise ValueError(
-            f"{path}: found {dataset.name[1:]} of shape {dataset.shape}, expected "
-            f"{(*lead, *grid, *components)} as the dimensions say"
-        )
+    expected, found = (*lead, *grid, *components), dataset.shape[len(lead) :][: len(grid)]
+    space = tuple(m if m == 1 and not v else n for m, n, v in zip(found, grid, varying, strict=False))
+    where = f"{dataset.file.filename}: found {dataset.name[1:]}"
+    if dataset.shape != (*lead, *space, *components) or len(space) != len(grid):
+        raise ValueError(f"{where} of shape {dataset.shape}, expected {expected} as the dimensions say")
     if dataset.dtype.kind != "f":
-        raise ValueError(f"{path}: found {dataset.name[1:]} of {dataset.dtype}, expected floats")
+        raise ValueError(f"{where} of {dataset.dtype}, expected floats")
+    return space
 
 
 def _scalars(file: h5py.File, samples: int, length: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Parameters (one value per trajectory) and series (one per frame)."""
     parameters: dict[str, np.ndarray] = {}
     series: dict[str, np.ndarray] = {}
-    group = file.get("scalars")
-    for name in () if group is None else _texts(group.attrs["field_names"]):
-        values = np.asarray(group[name], dtype=np.float64)
-        sample, time = (bool(group[name].attrs[f"{k}_varying"]) for k in ("sample", "time"))
+    for dataset in _listed(file, "scalars"):
+        name, values = dataset.name.rpartition("/")[2], np.asarray(dataset, dtype=np.float64)
+        sample, time = _varies(dataset)
         shape = (samples if sample else 1, length if time else 1)
         if values.size != np.prod(shape):
             raise ValueError(f"{file.filename}: scalar {name} has shape {values.shape}")
-        values = values.reshape(shape)
+        whole = np.broadcast_to(values.reshape(shape), (samples, shape[1])).copy()
         if time:
-            series[name] = np.broadcast_to(values, (samples, length)).copy()
+            series[name] = whole
         else:
-            parameters[name] = np.broadcast_to(values[:, 0], (samples,)).copy()
+            parameters[name] = whole[:, 0]
     return parameters, series
 
 
@@ -171,10 +156,9 @@ def _boundary(file: h5py.File, axes: Sequence[str]) -> tuple[Boundary, ...]:
     ends: dict[tuple[str, int], Boundary] = {}
     known: dict[str, Boundary] = {kind: kind for kind in get_args(Boundary)}
     for group in file["boundary_conditions"].values():
-        kind = _text(group.attrs["bc_type"]).lower()
-        dims = _texts(group.attrs["associated_dims"])
+        kind = _texts(group.attrs["bc_type"])[0].lower()
         mask = np.asarray(group["mask"], dtype=bool)
-        for i, axis in enumerate(dims):
+        for i, axis in enumerate(_texts(group.attrs["associated_dims"])):
             for end in (0, -1):
                 edge = mask.take(end, axis=i)
                 if kind in known and (edge.all() if kind == "wall" else edge.any()):
@@ -207,20 +191,14 @@ def _time_step(time: Float64[np.ndarray, "... K"], path: Path) -> float:
     return short if abs(short - mean) < 1e-6 * abs(mean) else mean
 
 
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+def _plain(value: Any) -> Any:
+    """An attribute as a JSON value."""
+    value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _texts(value: Any) -> list[str]:
-    return [_text(v) for v in np.atleast_1d(value).tolist()]
-
-
-def _attributes(file: h5py.File) -> dict[str, Any]:
-    """The root's attributes as JSON values."""
-    found = {}
-    for name, value in file.attrs.items():
-        plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-        found[name] = (
-            _texts(plain) if isinstance(plain, list) and plain and isinstance(plain[0], str | bytes) else plain
-        )
-    return found
+    """One text or several, as an attribute holds them."""
+    return [str(_plain(v)) for v in np.atleast_1d(value).tolist()]

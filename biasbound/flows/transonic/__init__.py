@@ -1,4 +1,7 @@
-"""Transonic flow past a cylinder: a finite-volume solver and the data set made with it."""
+"""Transonic flow past a cylinder.
+
+A finite-volume solver and the data set made with it.
+"""
 
 from __future__ import annotations
 

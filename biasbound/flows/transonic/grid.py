@@ -16,8 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-__all__ = ["Grid", "o_grid"]
-
 
 @dataclass(frozen=True)
 class Grid:

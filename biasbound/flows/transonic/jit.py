@@ -16,8 +16,6 @@ from typing import Any, TypeVar, cast
 import numba
 from numpy.typing import NDArray
 
-__all__ = ["Array", "jit"]
-
 Array = NDArray[Any]  # float32 or float64
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -20,8 +20,6 @@ from scipy import ndimage, sparse
 
 from biasbound.flows.transonic.grid import Grid
 
-__all__ = ["DOMAIN", "Window"]
-
 _POINTS = (256, 128)
 _ENDS = ((-1.5, 10.5), (-3.0, 3.0))
 # Zoomed points are the centres of equal cells on this rectangle, whatever their number.
@@ -32,7 +30,7 @@ DOMAIN = tuple(
 
 
 class Window:
-    """Linear maps from the cells of an O-grid, with two ghosts a side, to `size` points, x first."""
+    """Linear maps from the cells of an O-grid, with two ghosts per side, to `size` points, x first."""
 
     def __init__(self, grid: Grid, size: tuple[int, int]) -> None:
         if not all(4 <= n <= most for n, most in zip(size, _POINTS, strict=True)):

@@ -30,8 +30,6 @@ from biasbound.flows.transonic.flow import Precision
 from biasbound.flows.transonic.grid import o_grid
 from biasbound.flows.transonic.sampling import DOMAIN, Window
 
-__all__ = ["TransonicCylinder"]
-
 
 def _percent(*ranges: tuple[int, int]) -> tuple[float, ...]:
     """Mach numbers k/100 for k in each closed range."""

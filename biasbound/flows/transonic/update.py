@@ -6,8 +6,6 @@ import math
 
 from biasbound.flows.transonic.jit import Array, jit
 
-__all__ = ["stage", "wave_rate"]
-
 
 @jit
 def _combine(start: Array, inflow: Array, scale: Array, a: float, b: float, dt: float, q: Array) -> None:
@@ -34,7 +32,7 @@ def _convert(q: Array, r: int, w: Array) -> None:
 
 @jit
 def stage(start: Array, inflow: Array, per_volume: Array, a: float, b: float, dt: float, q: Array, w: Array) -> None:
-    """q ← a·start + b·(q + dt·inflow/V), then w (with two ghost cells a side) from q."""
+    """q ← a·start + b·(q + dt·inflow/V), then w (with two ghost cells per side) from q."""
     for r in range(q.shape[1]):
         for k in range(4):
             _combine(start[k, r], inflow[k, r], per_volume[r], a, b, dt, q[k, r])

@@ -53,26 +53,25 @@ def make_data(job: DataJob, place: Place) -> dict[str, Any]:
 
 
 def _generated(
-    config: DataConfig, split: Split, folder: Path, workers: int, progress: Callable[[str, int, int], None]
+    config: DataConfig, split: Split, folder: Path, jobs: int, progress: Callable[[str, int, int], None]
 ) -> None:
     """One split's file; what was generated at a higher resolution is thinned and not kept."""
     final, raw = folder / f"{split}.h5", folder / f"raw-{split}.h5"
     if final.exists():
         return
     thin = config.stride_time > 1 or config.stride_space > 1
-    generate(
-        source_of(config, split), raw if thin else final, jobs=workers, progress=lambda a, b: progress(split, a, b)
-    )
+    made = source_of(config, split)
+    generate(made, raw if thin else final, jobs=jobs, progress=lambda a, b: progress(split, a, b))
     if thin:
         save(load(raw).stride(time=config.stride_time, space=config.stride_space).load(), final)
         remove(raw)
 
 
-def test_entry(config: DataConfig, folder: Path, workers: int) -> Entry:
+def test_entry(config: DataConfig, folder: Path, jobs: int) -> Entry:
     """The test split alone, made in a folder or found, as an entry of splits.json."""
     if config.train is not None:
         return _found(config, "test")
-    _generated(config, "test", folder, workers, lambda split, done, total: None)
+    _generated(config, "test", folder, jobs, lambda split, done, total: None)
     return Entry("test.h5", {}, None, 1, 1, config.conditions)
 
 

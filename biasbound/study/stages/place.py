@@ -15,11 +15,12 @@ __all__ = ["NOTHING", "Cost", "Place"]
 
 @dataclass(frozen=True)
 class Cost:
-    """What an emulator cost: network calls per step, and updates and CPU seconds of all its trainings."""
+    """What an emulator cost: network calls per step; updates, CPU seconds and training samples of all its trainings."""
 
     nfe: int
     updates: int
     seconds: float
+    ledger: int = 0
 
 
 NOTHING = Cost(0, 0, 0.0)

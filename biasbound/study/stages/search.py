@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import fields
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 from biasbound._io import plain, remove, write_json
-from biasbound.core.bias import TwoStepTable
+from biasbound.core.bias import Estimate, TwoStepTable
 from biasbound.core.ladder import grid, ladder
 from biasbound.core.options import SearchOptions
 from biasbound.core.schedule import Schedule
@@ -20,10 +21,11 @@ from biasbound.study.jobs import SearchJob
 from biasbound.study.stages.material import task_of
 from biasbound.study.stages.place import Place
 from biasbound.train.explorer import Explorer
+from biasbound.train.grow import Grown
 from biasbound.train.options import FitOptions, TrainOptions
 from biasbound.train.trainer import Trainer
 
-__all__ = ["fit_options", "make_search"]
+__all__ = ["fit_options", "make_search", "write_growth"]
 
 
 def fit_options(config: TrainOptions, seed: int, **changes: Any) -> FitOptions:
@@ -63,6 +65,7 @@ def make_search(job: SearchJob, place: Place) -> dict[str, Any]:
         remove(folder / "explore")
     return {
         "updates": trainer.progress.update,
+        "ledger": trainer.progress.ledger,
         "levels": len(schedule),
         "forced": len(schedule.meta["forced"]),
         "solved": len(found.solved),
@@ -71,18 +74,6 @@ def make_search(job: SearchJob, place: Place) -> dict[str, Any]:
 
 
 def _write(folder: Path, schedule: Schedule, table: TwoStepTable, found: Exploration[int], explorer: Explorer) -> None:
-    biases = [
-        {"to": to, "from": start, "mean": bias.mean, "stderr": bias.stderr} for to, start, bias in table.matrix()
-    ]
-    errors = {s: table.clean_error(s) for s in table.levels}
-    landscape = {
-        "tau": explorer.options.tau,
-        "start": schedule.meta["start"],
-        "start_sigma": schedule.sigma[0],
-        "levels": table.levels,
-        "clean": [{"sigma": s, "mean": e.mean, "stderr": e.stderr} for s, e in errors.items()],
-        "biases": biases,
-    }
     exploration = {
         "levels": found.levels,
         "tau": found.tau,
@@ -91,6 +82,38 @@ def _write(folder: Path, schedule: Schedule, table: TwoStepTable, found: Explora
         "solved": {repr(s): [v.checkpoint, v.bias, v.round] for s, v in found.solved.items()},
         "points": explorer.points,
     }
-    write_json(folder / "landscape.json", landscape, None)
+    write_json(folder / "landscape.json", _landscape(schedule, table, explorer.options.tau), None)
     write_json(folder / "exploration.json", exploration, None)
     schedule.save(folder / "schedule.json")
+
+
+def _landscape(schedule: Schedule, table: TwoStepTable, tau: float) -> dict[str, Any]:
+    """Every two-step bias between the levels, and their clean errors."""
+    biases = [{"to": to, "from": start, **_told(bias)} for to, start, bias in table.matrix()]
+    return {
+        "tau": tau,
+        "start": schedule.meta["start"],
+        "start_sigma": schedule.sigma[0],
+        "levels": table.levels,
+        "clean": [{"sigma": s, **_told(table.clean_error(s))} for s in table.levels],
+        "biases": biases,
+    }
+
+
+def _told(found: Estimate) -> dict[str, float | None]:
+    """Mean and standard error; a single pair has none, and JSON no infinity."""
+    return {
+        "mean": found.mean if math.isfinite(found.mean) else None,
+        "stderr": found.stderr if math.isfinite(found.stderr) else None,
+    }
+
+
+def write_growth(grown: Grown, folder: Path, rank: int = 0) -> None:
+    """Write schedule.json, landscape.json, growth.json and front.json of a ladder that grew."""
+    if rank != 0:
+        return
+    front = [{"calls": k, "sigma": s.sigma, **_told(found)} for k, (s, found) in sorted(grown.front.items())]
+    write_json(folder / "landscape.json", _landscape(grown.schedule, grown.table, grown.tau), None)
+    write_json(folder / "growth.json", {"tau": grown.tau, "c": grown.growth.c, "rounds": grown.growth.history}, None)
+    write_json(folder / "front.json", {"chosen": len(grown.schedule), "front": front}, None)
+    grown.schedule.save(folder / "schedule.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,17 +11,19 @@ from torch import nn
 
 from biasbound._io import read_lines, remove, write_lines
 from biasbound.core.bias import Measure, bias_curve
+from biasbound.core.ladder import grid
 from biasbound.core.schedule import Schedule
 from biasbound.models.diffusion import chain_of
 from biasbound.models.emulator import Emulator, load
 from biasbound.models.method import Method
 from biasbound.models.model import Model
 from biasbound.models.weights import load_tensors
-from biasbound.study.config import TrainConfig
+from biasbound.study.config import SearchConfig, TrainConfig
 from biasbound.study.jobs import FinetuneJob, TrainJob
 from biasbound.study.stages.material import seeded, task_of
 from biasbound.study.stages.place import Place
-from biasbound.study.stages.search import fit_options
+from biasbound.study.stages.search import fit_options, write_growth
+from biasbound.train.grow import Grower
 from biasbound.train.options import FitOptions
 from biasbound.train.trainer import Trainer, distributed
 
@@ -28,17 +31,20 @@ __all__ = ["make_finetune", "make_train"]
 
 
 def make_train(job: TrainJob, place: Place) -> dict[str, Any]:
-    """Train a method and write its emulator; a searched one takes its schedule from its search."""
+    """Train a method and write its emulator; a searched one takes its ladder from its search, or grows it."""
     material, options, task = place.material, dict(job.options), task_of(job.task)
     searched = place.inputs.get("search")
     if searched is not None:
         options["schedule"] = Schedule.load(searched / "schedule.json")
+    elif job.search is not None:
+        options["schedule"] = Schedule([grid(job.search).sigma[-1]])
     torch.manual_seed(place.seed)
     spec = material.network(job.network, task)
     model = job.method.build(spec, task, material.scale, options).to(material.device)
     if searched is not None and job.warm_start:
         model.load_state_dict(load_tensors(searched / "start.safetensors")[0])
-    return _fit(job.method, model, job.train, fit_options(job.train, place.seed), place)
+    fit = _within(fit_options(job.train, place.seed), job.budget, model)
+    return _fit(job.method, model, job.train, fit, place, job.search)
 
 
 def make_finetune(job: FinetuneJob, place: Place) -> dict[str, Any]:
@@ -47,16 +53,32 @@ def make_finetune(job: FinetuneJob, place: Place) -> dict[str, Any]:
     model = start.model.to(place.material.device)
     _, items = place.material.batches(model.frame.task.window())
     updates = section.updates or max(1, fit_options(job.train, place.seed).total(items) // 5)
-    changes = {"updates": updates, "epochs": None, "lr": section.lr, "lr_final": 0.0, "warmup": 0}
+    rates = {"lr": section.lr, "lr_final": section.lr_final, "warmup": 0}
     model.recipe = job.method.recipe(section.unroll, section.proxy_steps, section.detach)
     if start.schedule is not None and section.proxy_steps > start.schedule.top:
         raise ValueError(
             f"finetune.proxy_steps {section.proxy_steps} is beyond the schedule's {len(start.schedule)} levels"
         )
-    return _fit(job.method, model, job.train, fit_options(job.train, place.seed, **changes), place)
+    fit = fit_options(job.train, place.seed, updates=updates, epochs=None, **rates)
+    return _fit(job.method, model, job.train, _within(fit, job.budget, model), place)
 
 
-def _fit(method: Method, model: Model, train: TrainConfig, options: FitOptions, place: Place) -> dict[str, Any]:
+def _within(options: FitOptions, budget: int | None, model: Model) -> FitOptions:
+    """As many updates as a budget of training samples allows; the last one may go a little beyond it."""
+    if budget is None:
+        return options
+    per_update = options.batch * model.passes(model.recipe, model.calls)
+    return replace(options, updates=max(1, round(budget / per_update)), epochs=None)
+
+
+def _fit(
+    method: Method,
+    model: Model,
+    train: TrainConfig,
+    options: FitOptions,
+    place: Place,
+    search: SearchConfig | None = None,
+) -> dict[str, Any]:
     folder, task = place.folder, model.frame.task
     batch, items = place.material.batches(task.window(model.recipe.unroll))
     trainer = Trainer(
@@ -69,8 +91,17 @@ def _fit(method: Method, model: Model, train: TrainConfig, options: FitOptions, 
         evaluate=_measured(train, place),
         evaluate_every=max(1, options.total(items) // train.evaluations),
     )
-    trainer.run()
-    told = {"method": method.label, "seed": options.seed, "updates": trainer.progress.update}
+    if search is None:
+        trainer.run()
+    else:
+        x, y = place.material.pairs("valid", search.pairs, task)
+        write_growth(Grower(search, trainer, x, y).run(), folder, trainer.rank.rank)
+    told = {
+        "method": method.label,
+        "seed": options.seed,
+        "updates": trainer.progress.update,
+        "ledger": trainer.progress.ledger,
+    }
     data = place.material.train
     emulator = Emulator(
         model=trainer.averaged,
@@ -86,6 +117,7 @@ def _fit(method: Method, model: Model, train: TrainConfig, options: FitOptions, 
         remove(folder / "train")
     return {
         "updates": trainer.progress.update,
+        "ledger": trainer.progress.ledger,
         "nfe": emulator.nfe,
         "parameters": sum(p.numel() for p in model.parameters()),
     }

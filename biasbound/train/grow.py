@@ -1,0 +1,203 @@
+r"""The ladder grown inside one training: one optimiser, one decay of the learning rate, one budget.
+
+    warm     the top alone is trained: a prediction from x, as the direct model's. Its measured error gives the scale c of
+             the denoiser, and the grid of levels below the top
+    rounds   the ladder and the next `ahead` levels below its frontier are trained side by side. After each round their
+             biases are measured with the averaged network: of the levels that are stable, feasible from the frontier
+             and better than it, the lowest joins; those between are dropped again
+    rest     from `share` of the budget on the ladder alone is trained, its lowest level the most
+    end      the ladder is derived once more from the final network over the levels that it was trained on
+
+A killed growth goes on where its last checkpoint stands: what a round measured is part of the checkpoint, and every
+measurement has a seed of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from biasbound.core.bias import Estimate, Stability, TwoStepTable, clean_error, stability
+from biasbound.core.front import best_schedule, optimal_schedules
+from biasbound.core.ladder import grid, grid_below, measure_of
+from biasbound.core.noise import Condition, State
+from biasbound.core.options import SearchOptions
+from biasbound.core.schedule import Schedule
+from biasbound.core.search import greedy_schedule
+from biasbound.models.diffusion import Diffusion
+from biasbound.train.trainer import Trainer
+
+__all__ = ["Grower", "Grown", "Growth"]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The state of a growth after some measurements, as JSON values."""
+
+    ladder: tuple[float, ...]  # from the top down
+    grid: tuple[float, ...] = ()  # from the top down; empty until the top was measured
+    c: float | None = None
+    rounds: int = 0
+    idle: int = 0  # rounds since the ladder last grew
+    fixed: bool = False
+    history: tuple[dict[str, Any], ...] = ()  # one entry per measurement, for people
+
+    @property
+    def below(self) -> tuple[float, ...]:
+        return tuple(s for s in self.grid if s < self.ladder[-1])
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What a growth ended with: the ladder, how it came about, and the measurements on the final network."""
+
+    schedule: Schedule
+    tau: float
+    growth: Growth
+    table: TwoStepTable
+    levels: dict[float, Stability]
+    front: dict[int, tuple[Schedule, Estimate]]
+
+
+class Grower:
+    """Grows the ladder of a trainer's diffusion model; `x` and `y` are validation pairs in the network's units."""
+
+    def __init__(self, options: SearchOptions, trainer: Trainer, x: Condition, y: State) -> None:
+        self.options, self.trainer, self.x, self.y = options, trainer, x, y
+        saved = trainer.progress.extra.get("growth")
+        top = grid(options).sigma[-1]
+        self.state = Growth((top,)) if saved is None else _restored(saved)
+        if saved is not None and self.state.ladder[0] != top:
+            raise ValueError(f"{trainer.folder} holds a growth from another top level; use another folder")
+
+    def run(self, on_round: Callable[[Growth], None] | None = None) -> Grown:
+        """Train to the end of the budget, and derive the ladder from the final network."""
+        options = self.options
+        if not self.state.grid:
+            self._train(options.warm)
+            self._keep(self._scaled(), on_round)
+        while not self.state.fixed:
+            now = self.state.rounds + 1
+            self._train(options.warm + (options.share - options.warm) * now / options.rounds)
+            self._keep(self._joined(now), on_round)
+        self._train(1.0)
+        return self._derived()
+
+    # --- training -----------------------------------------------------------------------------
+
+    def _train(self, share: float) -> None:
+        """Up to a share of the budget, on the levels and shares of the samples of the present state."""
+        state, trainer = self.state, self.trainer
+        ahead = () if state.fixed or not state.grid else state.below[: self.options.ahead or None]
+        levels = (*state.ladder, *ahead)
+        shares = self._shares(state.ladder, ahead, state.fixed)
+        for model in (trainer.model, trainer.averaged):
+            if state.c is not None:
+                model.rescale(state.c)
+            model.schedule = Schedule(levels[::-1])
+        trainer.averaged.schedule = Schedule(state.ladder[::-1])  # which reports and the emulator use
+        trainer.model.schedule = Schedule(levels[::-1])
+        trainer.model.recipe = replace(trainer.model.recipe, share=shares[::-1] if len(levels) > 1 else None)
+        trainer.run(until=math.ceil(share * trainer.total), save=False)
+
+    def _shares(self, ladder: Sequence[float], ahead: Sequence[float], fixed: bool) -> tuple[float, ...]:
+        """Of the samples, from the top down: alike, or `lowest` for σ_0 once the ladder is fixed.
+
+        What the top needs to have its least share `top` is taken from all others in proportion.
+        """
+        options, count = self.options, len(ladder) + len(ahead)
+        if count == 1:
+            return (1.0,)
+        shares = [1 / count] * count
+        if fixed:
+            shares = [(1 - options.lowest) / (count - 1)] * (count - 1) + [options.lowest]
+        if shares[0] < options.top:
+            rest = 1 - shares[0]
+            shares = [options.top, *(share * (1 - options.top) / rest for share in shares[1:])]
+        return tuple(shares)
+
+    # --- measurements -------------------------------------------------------------------------
+
+    def _scaled(self) -> Growth:
+        """c and the grid from the error of the top, which predicts from x alone."""
+        denoiser: Diffusion = self.trainer.averaged
+        top = self.state.ladder[0]
+        how = measure_of(self.options, "renoise")
+        error = math.sqrt(clean_error(denoiser, self.x, self.y, top, replace(how, power=2)).mean)
+        told = {"update": self.trainer.progress.update, "ladder": [top], "levels": [], "top_error": error}
+        if denoiser.prediction != "scaled":
+            levels = grid(self.options).sigma[::-1]
+            return replace(self.state, grid=levels, history=(*self.state.history, told))
+        scale = denoiser.target.scale or (1.0,)
+        r = math.sqrt(sum(one**2 for one in scale) / len(scale))
+        levels = (top, *(s for s in grid_below(error, self.options) if s < top))
+        return replace(self.state, grid=levels, c=error / r, history=(*self.state.history, told))
+
+    def _joined(self, now: int) -> Growth:
+        """The state after a round: with one more level in the ladder, or not."""
+        options, state, denoiser = self.options, self.state, self.trainer.averaged
+        ahead, frontier = state.below[: options.ahead or None], state.ladder[-1]
+        how = measure_of(options, denoiser.transition, now)
+        found = {s: stability(denoiser, self.x, self.y, s, how) for s in (frontier, *ahead)}
+        table = TwoStepTable(dict.fromkeys(found, denoiser), self.x, self.y, how)
+        bound, better = options.statistic, found[frontier].clean.mean
+        two = {s: table(s, frontier) for s in ahead}
+        feasible = [
+            s
+            for s in ahead
+            if found[s].own.value(bound) <= options.tau_own
+            and two[s].value(bound) <= options.tau
+            and found[s].clean.mean < better
+        ]
+        ladder = (*state.ladder, min(feasible)) if feasible else state.ladder
+        idle = 0 if feasible else state.idle + 1
+        told = {
+            "update": self.trainer.progress.update,
+            "ladder": list(ladder),
+            "levels": [
+                {"sigma": s, **found[s].as_dict(), **(two[s].as_dict("two_step") if s in two else {})} for s in found
+            ],
+        }
+        grown = replace(state, ladder=ladder, rounds=now, idle=idle, history=(*state.history, told))
+        spent = now >= options.rounds or not grown.below
+        tired = options.patience is not None and idle >= options.patience
+        return replace(grown, fixed=spent or tired)
+
+    def _derived(self) -> Grown:
+        """The ladder of the final network, by the greedy rule or as the best of the exact front."""
+        options, denoiser = self.options, self.trainer.averaged
+        trained = self.state.ladder[::-1]
+        how = measure_of(options, denoiser.transition, 1_000_003)
+        levels = {s: stability(denoiser, self.x, self.y, s, how) for s in trained}
+        table = TwoStepTable(dict.fromkeys(trained, denoiser), self.x, self.y, how)
+        stable = [s for s, found in levels.items() if found.own.value(options.statistic) <= options.tau_own]
+        usable = sorted({*stable, trained[-1]})
+
+        def bias(to: float, start: float) -> float:
+            return table(to, start).value(options.statistic)
+
+        greedy = greedy_schedule(usable, bias, options.tau, meta={"start": "sigma"})
+        calls = min(len(trained), options.calls)
+        told = {"draws": options.draws, "generator": how.generator, "transition": denoiser.transition}
+        front = optimal_schedules(denoiser, self.x, self.y, trained, calls, **told)
+        chosen = best_schedule(front) if options.rule == "best" else greedy
+        meta = {**greedy.meta, "method": "grown", "rule": options.rule, "greedy": list(greedy.sigma)}
+        schedule = Schedule(chosen.sigma, meta | {"front": {str(k): s.sigma for k, (s, _) in front.items()}})
+        for model in (self.trainer.model, denoiser):
+            model.schedule = schedule
+        return Grown(schedule, options.tau, self.state, table, levels, front)
+
+    def _keep(self, state: Growth, on_round: Callable[[Growth], None] | None) -> None:
+        self.state = state
+        self.trainer.progress.lowest = math.inf  # losses of other levels have another size
+        self.trainer.progress.extra = {"growth": asdict(state)}
+        self.trainer.save()
+        if on_round is not None:
+            on_round(state)
+
+
+def _restored(saved: dict[str, Any]) -> Growth:
+    lists = {name: tuple(saved[name]) for name in ("ladder", "grid", "history")}
+    return Growth(**{**saved, **lists})

@@ -1,0 +1,327 @@
+"""What the optimisers do to vectors, matrices and kernels, and that their state survives."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from biasbound.models.weights import load_tensors, save_tensors
+from biasbound.registry import find
+from biasbound.train.optimisers import OPTIMISERS, Muon, Soap
+from biasbound.train.state import pack, unpack
+
+BETAS = (0.95, 0.95)
+
+
+def parameter(*shape, seed=0):
+    made = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return nn.Parameter(made)
+
+
+def gradients(parameters, updates, seed=1):
+    """The same random gradients for everybody, one list per update."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(updates):
+        yield [torch.randn(p.shape, dtype=p.dtype, generator=generator) for p in parameters]
+
+
+def follow(optimiser, parameters, given):
+    for grads in given:
+        for p, g in zip(parameters, grads, strict=True):
+            p.grad = g
+        optimiser.step()
+    return [p.detach().clone() for p in parameters]
+
+
+def minimise(make, start, loss, updates):
+    p = nn.Parameter(start.clone())
+    optimiser, losses = make([p]), []
+    for _ in range(updates):
+        optimiser.zero_grad()
+        value = loss(p)
+        value.backward()
+        optimiser.step()
+        losses.append(value.item())
+    return torch.tensor(losses, dtype=torch.float64)
+
+
+def rotation(n, seed):
+    return torch.linalg.qr(parameter(n, n, seed=seed).detach()).Q
+
+
+# --- laws of SOAP --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "betas"), [("soap", BETAS), ("muon", (0.9, 0.999))])
+def test_vectors_get_the_update_of_adam(name, betas):
+    ours, theirs = ([parameter(7), parameter(3), parameter(7, seed=2)] for _ in range(2))
+    given = list(gradients(ours, 35))
+    adam = torch.optim.AdamW(theirs, lr=0.01, betas=betas, weight_decay=0.1)
+    for a, b in zip(
+        follow(find(OPTIMISERS, name)(ours, 0.01, 0.1), ours, given),
+        follow(adam, theirs, given),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [Soap, Muon])
+def test_a_kernel_is_the_matrix_out_times_rest(make):
+    kernel, matrix = parameter(4, 1, 3, 2), nn.Parameter(parameter(4, 1, 3, 2).flatten(1).detach())
+    given = list(gradients([kernel], 25))
+    (a,) = follow(make([kernel], 0.01), [kernel], given)
+    (b,) = follow(make([matrix], 0.01), [matrix], [[g.flatten(1)] for (g,) in given])
+    assert torch.equal(a.flatten(1), b)
+
+
+@pytest.mark.parametrize("make", [Soap, Muon])
+def test_what_is_stacked_moves_as_it_would_alone(make):
+    every = [parameter(5, 4, seed=i) for i in range(3)] + [parameter(4, 5), parameter(6)]
+    given = list(gradients(every, 25))
+    alone = [
+        follow(make([p], 0.01), [p], [[grads[i]] for grads in given])[0]
+        for i, p in enumerate(copy.deepcopy(every))
+    ]
+    torch.testing.assert_close(follow(make(every, 0.01), every, given), alone)
+
+
+def test_a_parameter_that_joins_late_starts_its_own_count():
+    early, late = parameter(5, 4), parameter(5, 4, seed=1)
+    given = list(gradients([early], 25))
+    alone = copy.deepcopy(late)
+    (expected,) = follow(Soap([alone], 0.01), [alone], given)
+    both = Soap([early, late], 0.01)
+    follow(both, [early], gradients([early], 13, seed=5))
+    for (g,) in given:
+        early.grad, late.grad = torch.ones_like(early), g
+        both.step()
+    torch.testing.assert_close(late.detach(), expected)
+
+
+def test_a_quadratic_is_followed_as_adam_does_in_its_eigenbasis():
+    """½ Σ h_i (W_ii − t_i)² behind two rotations: Adam's curve on the W_ii, one update later."""
+    n, updates = 5, 60
+    h, t = torch.logspace(0, 3, n, dtype=torch.float64), 1 + parameter(n).detach().abs()
+    left, right = rotation(n, 1), rotation(n, 2)
+
+    def vector(w):
+        return (h * (w - t) ** 2).sum() / 2
+
+    expected = minimise(
+        lambda p: torch.optim.Adam(p, lr=0.05, betas=BETAS), torch.zeros_like(t), vector, updates
+    )
+    start = torch.zeros(n, n, dtype=torch.float64)
+    measured = minimise(
+        lambda p: Soap(p, 0.05),
+        start,
+        lambda p: vector((left @ p @ right.T).diagonal()),
+        updates + 1,
+    )
+    torch.testing.assert_close(measured[1:], expected, rtol=1e-5, atol=0)
+
+
+def test_rotating_a_problem_leaves_the_loss_curve_unchanged():
+    scale = torch.logspace(0, 2, 20, dtype=torch.float64).reshape(4, 5)
+    target, left, right = parameter(4, 5, seed=3).detach(), rotation(4, 1), rotation(5, 2)
+    mixed = parameter(20, 20, seed=4).detach()
+
+    def plain(p):
+        return (mixed @ (scale * (p - target)).flatten()).square().mean()
+
+    start = torch.zeros_like(target)
+    a = minimise(lambda p: Soap(p, 0.01), start, plain, 45)
+    b = minimise(lambda p: Soap(p, 0.01), start, lambda p: plain(left @ p @ right.T), 45)
+    torch.testing.assert_close(a, b, rtol=1e-6, atol=0)
+    assert a[-1] < a[0] / 2
+
+
+def test_sides_above_the_limit_are_not_rotated():
+    """Without any basis SOAP is Adam, after the update that would have made it."""
+    ours, theirs = parameter(4, 5), parameter(4, 5)
+    given = list(gradients([ours], 24))
+    (a,) = follow(Soap([ours], 0.01, limit=3), [ours], given)
+    (b,) = follow(torch.optim.Adam([theirs], lr=0.01, betas=BETAS), [theirs], given[1:])
+    torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+# --- laws of Muon --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4)])
+def test_muon_is_that_of_torch(shape):
+    """Which computes in bfloat16: three digits of each update."""
+    ours, theirs = parameter(*shape), parameter(*shape)
+    start = ours.detach().clone()
+    given = list(gradients([ours], 5))
+    other = torch.optim.Muon([theirs], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    a, b = (
+        follow(made, [p], given)[0] - start
+        for made, p in ((Muon([ours], 0.01, 0.1), ours), (other, theirs))
+    )
+    assert (a - b).norm() < 0.03 * b.norm()
+
+
+def test_muon_makes_every_direction_count_alike():
+    p = parameter(4, 6)
+    start = p.detach().clone()
+    steep = (
+        torch.logspace(0, 2, 4, dtype=torch.float64)[:, None] * parameter(4, 6, seed=1).detach()
+    )
+    (moved,) = follow(Muon([p], 1.0), [p], [[steep]])
+    spectrum = torch.linalg.svdvals((moved - start) / (0.2 * 6**0.5))
+    assert 0.5 < spectrum.min() <= spectrum.max() < 1.3
+
+
+# --- all of them ---------------------------------------------------------------------------------
+
+
+class Net(nn.Module):
+    """Two layers of one shape, a kernel, vectors, a number, and a parameter that is never used."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.kernel = nn.Parameter(0.3 * torch.randn(6, 1, 3, 2))
+        self.gain, self.unused = nn.Parameter(torch.ones(())), nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        h = torch.tanh(self.second(torch.tanh(self.first(x))))
+        return self.gain * h @ self.kernel.flatten(1)
+
+
+def training(name, lr=0.01):
+    torch.manual_seed(0)
+    model = Net()
+    return model, find(OPTIMISERS, name)(model.parameters(), lr, 0.01)
+
+
+def train(model, optimiser, begin, end):
+    for update in range(begin, end):
+        x = torch.randn(16, 6, generator=torch.Generator().manual_seed(update))
+        optimiser.zero_grad()
+        (model(x) - x.cumsum(1)).square().mean().backward()
+        optimiser.step()
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize("cut", [1, 10, 17])
+def test_a_checkpoint_resumes_bit_for_bit(name, cut, tmp_path):
+    whole = training(name)
+    train(*whole, 0, 32)
+    half = training(name)
+    train(*half, 0, cut)
+    save_tensors(tmp_path / "half.safetensors", pack(half[0], None, half[1]), {})
+    resumed = training(name)
+    train(*resumed, 50, 53)  # what it knew before must not matter
+    unpack(load_tensors(tmp_path / "half.safetensors")[0], resumed[0], None, resumed[1])
+    train(*resumed, cut, 32)
+    assert torch.equal(weights(whole[0]), weights(resumed[0]))
+    ours, theirs = (pack(model, None, optimiser) for model, optimiser in (whole, resumed))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[k], theirs[k]) for k in ours)
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_equal_gradients_give_equal_bits(name):
+    """As the processes of a divided training have them; a copied optimiser goes on alike too."""
+    one, other = training(name), training(name)
+    train(*one, 0, 15)
+    train(*other, 0, 15)
+    copied = copy.deepcopy(one)
+    for each in (one, other, copied):
+        train(*each, 15, 27)
+    assert torch.equal(weights(one[0]), weights(other[0]))
+    assert torch.equal(weights(one[0]), weights(copied[0]))
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_zero_gradients_move_nothing_but_the_decay(name):
+    every = [parameter(4, 3), parameter(4, 1, 3, 2), parameter(5), parameter(1, 3)]
+    start = [p.detach().clone() for p in every]
+    optimiser = find(OPTIMISERS, name)(every, 0.1, 0.0 if name == "adam" else 0.5)
+    ended = follow(optimiser, every, [[torch.zeros_like(p) for p in every]] * 12)
+    factor = 1 if name == "adam" else (1 - 0.1 * 0.5) ** 12
+    torch.testing.assert_close(ended, [factor * p for p in start])
+
+
+@pytest.mark.parametrize("name", ["soap", "muon", "adamw"])
+def test_weight_decay_does_not_enter_the_direction(name):
+    given = list(gradients([parameter(4, 3)], 1)) * 2
+    plain, decayed = (parameter(4, 3) for _ in range(2))
+    start = plain.detach().clone()
+    follow(find(OPTIMISERS, name)([plain], 0.1, 0.0), [plain], given[:1])
+    follow(find(OPTIMISERS, name)([decayed], 0.1, 0.5), [decayed], given[:1])
+    torch.testing.assert_close(plain - decayed, 0.1 * 0.5 * start)
+
+
+def test_a_gradient_that_is_not_a_number_is_left_to_the_loss_to_show():
+    p = parameter(4, 3)
+    (ended,) = follow(Soap([p]), [p], [[torch.full_like(p, torch.nan)]] * 12)
+    assert ended.isnan().all()
+
+
+def test_soap_needs_far_fewer_updates_than_adam():
+    """A regression whose inputs and outputs are correlated."""
+    skew_in, skew_out = (
+        torch.logspace(0, 1.5, 12).diag() @ rotation(12, s).float() for s in (1, 2)
+    )
+    x = torch.randn(256, 12, generator=torch.Generator().manual_seed(0)) @ skew_in
+    losses = {
+        name: minimise(
+            lambda p, name=name: find(OPTIMISERS, name)(p, 0.02, 0.0),
+            torch.zeros(12, 12),
+            lambda p: ((x @ p.T - x.roll(1, 1)) @ skew_out).square().mean(),
+            150,
+        )[-1]
+        for name in ("soap", "adam")
+    }
+    assert losses["soap"] < losses["adam"] / 4
+
+
+# --- state as named tensors ----------------------------------------------------------------------
+
+
+class Counting(torch.optim.SGD):
+    """Keeps what those of other packages do: lists, numbers, nothing, a count in its group."""
+
+    def keep(self, p, kept):
+        self.state[p] = kept
+        self.param_groups[0]["count"] = 7
+
+
+KEPT = {
+    "Q": [torch.arange(3.0), [], [torch.ones(2), 3]],
+    "step": 12345678901,
+    "beta": 0.1,
+    "warm": True,
+    "last": None,
+    "exp_avg": torch.ones(2),
+    "a.b": torch.zeros(1),
+}
+
+
+def test_numbers_lists_and_group_counts_survive_a_checkpoint(tmp_path):
+    model = nn.Linear(2, 2, bias=False)
+    saved, loaded = (Counting(model.parameters(), lr=0.1) for _ in range(2))
+    saved.keep(model.weight, KEPT)
+    save_tensors(tmp_path / "a.safetensors", pack(model, None, saved), {})
+    unpack(load_tensors(tmp_path / "a.safetensors")[0], model, None, loaded)
+    found = loaded.state[model.weight]
+    assert list(map(str, sorted(found))) == sorted(KEPT)
+    assert {k: (type(v), str(v)) for k, v in found.items()} == {
+        k: (type(v), str(v)) for k, v in KEPT.items()
+    }
+    assert loaded.param_groups[0]["count"] == 7
+
+
+def test_a_state_that_no_checkpoint_holds_is_named():
+    model = nn.Linear(2, 2, bias=False)
+    optimiser = Counting(model.parameters(), lr=0.1)
+    optimiser.keep(model.weight, {"mode": "fast"})
+    with pytest.raises(ValueError, match=r"optimiser\.0\.mode as a str.*use tensors, numbers"):
+        pack(model, None, optimiser)
