@@ -44,12 +44,6 @@ def copied(smoke, tmp_path):
     return shutil.copytree(smoke, tmp_path / "ks", ignore=shutil.ignore_patterns("07-report"))
 
 
-@pytest.fixture(scope="session")
-def linear(smoke):
-    """A run with one diffusion emulator and one direct one."""
-    return smoke
-
-
 LONG_FIXTURES = {"smoke", "browser"}
 
 
