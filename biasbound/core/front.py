@@ -21,10 +21,10 @@ from torch import Tensor
 from biasbound.core.bias import Estimate, error_norm
 from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, State, draw
-from biasbound.core.sample import Transition, descend
+from biasbound.core.sample import Transition, descend, sample
 from biasbound.core.schedule import Schedule
 
-__all__ = ["Front", "at_most", "best_schedule", "optimal_schedules"]
+__all__ = ["Front", "at_most", "best_schedule", "inference_error", "optimal_schedules"]
 
 Front = Mapping[int, tuple[Schedule, Estimate]]
 
@@ -103,3 +103,19 @@ def best_schedule(front: Front) -> Schedule:
     least = at_most(front, max(front))[1]
     slack = least.stderr if least.pairs > 1 else 0.0
     return next(front[k][0] for k in sorted(front) if front[k][1].mean <= least.mean + slack)
+
+
+@torch.no_grad()
+def inference_error(
+    denoiser: Denoiser,
+    x: Condition,
+    y: State,
+    schedule: Schedule,
+    *,
+    draws: int = 2,
+    generator: torch.Generator | None = None,
+    transition: Transition = "renoise",
+) -> Estimate:
+    """E_inf of one ladder, ‖M_θ(x) − y‖ over full samples: what the front compares, for a ladder that is not on it."""
+    made = (sample(denoiser, x, schedule, generator=generator, like=y, transition=transition) for _ in range(draws))
+    return Estimate.of(torch.stack([error_norm(one - y) for one in made]).mean(0), draws)
