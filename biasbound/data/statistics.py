@@ -51,8 +51,7 @@ class _Running:
         self.count, self.mean, self.square = 0, np.zeros(channels), np.zeros(channels)
 
     def add(self, values: Float[np.ndarray, "n k C *N"]) -> None:
-        axes = tuple(i for i in range(values.ndim) if i != 2)
-        new = values.size // values.shape[2]
+        axes, new = (0, 1, *range(3, values.ndim)), values.size // values.shape[2]
         if new == 0:
             return
         mean = values.mean(axis=axes, dtype=np.float64)

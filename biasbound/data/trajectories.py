@@ -1,8 +1,9 @@
 """Trajectories x⁰ … x^{K−1}: one array (S, K, C, *N), read lazily, with what is needed to use it.
 
 A `Trajectories` is a view: selecting, striding and splitting copy nothing, and a batch reads only its own frames.
-`windows(u)` are the stretches x^k … x^{k+u} inside single trajectories; `batches.Order` gives them in a random order that
-training can leave and resume exactly (docs/data.md has an example). Values are neither checked nor normalised on reading; `statistics` helps with both.
+`windows(u)` are the stretches x^k … x^{k+u} inside single trajectories; `batches.Order` gives them in a random order
+that training can leave and resume exactly (docs/data.md has an example). Values are neither checked nor normalised on
+reading; `statistics` helps with both.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from biasbound.data.batches import Batch, parts
+from biasbound.data.batches import Batch, permutation
 from biasbound.data.columns import Array, Reader
 from biasbound.data.layout import Boundary, Coordinates, Layout
 from biasbound.data.statistics import Moments, Statistics, require_finite
@@ -45,16 +46,6 @@ class View:
         s, k, _, *grid = layout.shape
         return cls(k, np.arange(s), range(k), tuple(map(range, grid)))
 
-    def numbers(self, s: Int64[np.ndarray, " B"], k: Int64[np.ndarray, "B W"]) -> Int64[np.ndarray, "B W"]:
-        """Stored frame numbers s₀·K₀ + k₀ of the view's frames k of its trajectories s."""
-        numbers: np.ndarray = self.trajectories[s][:, None] * self.length + self.frames.start + self.frames.step * k
-        return numbers
-
-    @property
-    def slices(self) -> tuple[slice, ...]:
-        """What a stored frame (C, *N₀) is cut by."""
-        return (slice(None), *(slice(p.start, p.stop, p.step) for p in self.points))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectories:
@@ -80,11 +71,11 @@ class Trajectories:
         layout.check(name)
         found = cls(layout, reader, View.whole(layout), coordinates or layout.coordinates(), name=name, **facts)
         s, k, grid = layout.trajectories, layout.frames, layout.grid
-        shapes = ((found.parameters, [(s,)]), (found.series, [(s, k)]), (found.static, [grid, (s, *grid)]))
-        for values, allowed in shapes:
+        facts_and_shapes = (found.parameters, [(s,)]), (found.series, [(s, k)]), (found.static, [grid, (s, *grid)])
+        for values, shapes in facts_and_shapes:
             for key, value in values.items():
-                if value.shape not in allowed:
-                    raise ValueError(f"{name}: found {key} of shape {value.shape}, expected {allowed[0]}")
+                if value.shape not in shapes:
+                    raise ValueError(f"{name}: found {key} of shape {value.shape}, expected {shapes[0]}")
         return found
 
     @classmethod
@@ -136,7 +127,9 @@ class Trajectories:
 
     def take(self, s: Int64[np.ndarray, " B"], k: Int64[np.ndarray, "B W"]) -> Float[np.ndarray, "B W C *N"]:
         """Frames k[b, w] of trajectory s[b], in the stored dtype."""
-        data = self.reader.read(self.view.numbers(s, k).reshape(-1))[:, *self.view.slices]
+        view = self.view
+        numbers = view.trajectories[s][:, None] * view.length + view.frames.start + view.frames.step * k
+        data = self.reader.read(numbers.reshape(-1))[:, :, *(slice(p.start, p.stop, p.step) for p in view.points)]
         return data.reshape(*k.shape, *data.shape[1:])
 
     def read(self, start: int, stop: int, frames: slice = slice(None)) -> Float[np.ndarray, "n k C *N"]:
@@ -146,8 +139,7 @@ class Trajectories:
 
     def __getitem__(self, s: int) -> Float[Tensor, "K C *N"]:
         """One whole trajectory."""
-        s = range(len(self))[s]
-        return _float32(self.read(s, s + 1))[0]
+        return _float32(self.select(s).read(0, 1))[0]
 
     def pieces(self, limit: int = PIECE) -> Iterator[tuple[int, int, np.ndarray]]:
         """All data in order, bounded in size: (first trajectory, first frame, (n, k, C, *N)); NaN and ∞ are refused."""
@@ -203,8 +195,19 @@ class Trajectories:
         )
 
     def split(self, seed: int | None = None, **fractions: float) -> dict[str, Trajectories]:
-        """Disjoint parts by trajectory, `split(train=0.8, valid=0.1, test=0.1)`, as `batches.parts` says."""
-        rows = parts(len(self), fractions, seed, self.name)
+        """Disjoint parts by trajectory, `split(train=0.8, valid=0.1, test=0.1)`, in stored or in the seed's random order.
+
+        Part i has the places from ⌊S Σ_{j<i} f_j⌋ to ⌊S Σ_{j≤i} f_j⌋; none may be empty.
+        """
+        if min(fractions.values(), default=0) <= 0 or sum(fractions.values()) > 1 + 1e-9:
+            raise ValueError(f"split fractions must be above 0 and sum to at most 1: {fractions}")
+        order = np.arange(len(self)) if seed is None else permutation(len(self), seed)
+        ends = [int(len(self) * f + 1e-9) for f in np.cumsum([*fractions.values()])]
+        rows = dict(zip(fractions, np.split(order[: ends[-1]], ends[:-1]), strict=True))
+        for part, chosen in rows.items():
+            if len(chosen) == 0:
+                few = f"{len(self)} trajectories leave none for the part {part!r}, {fractions[part]:g} of them"
+                raise ValueError(f"{self.name}: {few}; give more, or a file of its own for each part")
         return {part: self.select(chosen) for part, chosen in rows.items()}
 
     def condition_on(self, *names: str) -> Trajectories:

@@ -48,10 +48,8 @@ def _array(path: Path, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """The one array of an .npz file."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            if "arr_0" not in file:
-                raise ValueError(f"{path}: found the keys {list(file)}, expected arr_0")
             array = np.asarray(file["arr_0"])
-    except (zipfile.BadZipFile, EOFError) as error:
+    except (zipfile.BadZipFile, EOFError, KeyError) as error:
         raise ValueError(f"{path}: found a damaged .npz file ({error})") from None
     except FileNotFoundError:
         raise ValueError(f"{path} is missing from its simulation") from None
@@ -63,9 +61,9 @@ def _array(path: Path, shape: tuple[int, ...] | None = None) -> np.ndarray:
 class _Files:
     """Channels (x, y of momentum or velocity, density, pressure) from the three files of a frame."""
 
-    def __init__(self, folders: list[Path], numbers: list[str], grid: tuple[int, ...], momentum: bool) -> None:
-        self._folders, self._numbers, self._grid, self._momentum = folders, numbers, grid, momentum
-        self.channels, self.dtype = 4, _array(folders[0] / f"density_{numbers[0]}.npz").dtype.newbyteorder("=")
+    def __init__(self, folders: list[Path], numbers: list[str], density: np.ndarray, momentum: bool) -> None:
+        self._folders, self._numbers, self._grid, self._momentum = folders, numbers, density.shape[1:], momentum
+        self.channels, self.dtype = 4, density.dtype.newbyteorder("=")
 
     def read(self, frames: Frames) -> Float[np.ndarray, "F 4 X Y"]:
         out = np.empty((len(frames), 4, *self._grid), self.dtype)
@@ -112,7 +110,8 @@ def read(path: Path, dt: float | None = None, momentum: bool = False) -> Traject
     for folder in folders[1:]:
         if _numbers(folder) != numbers:
             raise ValueError(f"{folder}: its frames differ from those of {folders[0]}")
-    grid = _array(folders[0] / f"density_{numbers[0]}.npz").shape[1:]
+    density = _array(folders[0] / f"density_{numbers[0]}.npz")
+    grid = density.shape[1:]
     if len(grid) != 2:
         raise ValueError(f"{folders[0]}: found density on a grid of {grid}, expected (1, X, Y)")
     told = [_description(folder, numbers) for folder in folders]
@@ -126,7 +125,7 @@ def read(path: Path, dt: float | None = None, momentum: bool = False) -> Traject
     how = "momentum, as stored" if momentum else "stored momentum over density"
     return Trajectories.open(
         Layout("transonic", len(folders), len(numbers), channels, grid, step, DOMAIN, OPEN, points="centre"),
-        _Files(folders, numbers, grid, momentum),
+        _Files(folders, numbers, density, momentum),
         name=str(path),
         parameters=parameters,
         series={n: np.stack([t[1][n] for t in told]) for n in SERIES if n in both},
@@ -142,10 +141,9 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
     stem = "momentum" if "momentum_x" in names else "velocity"
     wanted = _channels(stem)
     if len(grid) != 2 or {*wanted} != {*names} or "mach" not in parameters:
-        raise ValueError(
-            f"{trajectories.name}: ACDM folders hold {list(wanted)} in two dimensions and a "
-            f"parameter mach; found {list(names)} on {grid} with {list(parameters)}"
-        )
+        found = f"{list(names)} on {grid} with {list(parameters)}"
+        hold = f"ACDM folders hold {list(wanted)} in two dimensions and a parameter mach"
+        raise ValueError(f"{trajectories.name}: {hold}; found {found}")
     order = [names.index(name) for name in wanted]
     ids = parameters.get("simulation", np.arange(len(trajectories)))
     mask = trajectories.static.get("mask", np.ones(grid))

@@ -37,10 +37,8 @@ def read(path: Path, dt: float | None = None) -> Trajectories:
         x = file["x"]
         flow, channels, axis = KINDS.get(x.ndim, ("", (), (0.0, 0.0)))
         if x.dtype.kind != "f" or not channels or x.shape[2] != len(channels):
-            raise ValueError(
-                f"{path}: found x of shape {x.shape} and {x.dtype}, expected floats "
-                "(trajectories, frames, 2, H, W) or (trajectories, frames, 1, N)"
-            )
+            wanted = "floats (trajectories, frames, 2, H, W) or (trajectories, frames, 1, N)"
+            raise ValueError(f"{path}: found x of shape {x.shape} and {x.dtype}, expected {wanted}")
         samples, frames, _, *grid = x.shape
         step = float(x.attrs.get("dt", STEP) if dt is None else dt)
         told = np.asarray(x.attrs.get("domain", [axis] * len(grid)), dtype=np.float64)
@@ -54,10 +52,8 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
     """Save velocity in two dimensions, or one channel in one, as float32."""
     rank, channels = len(trajectories.shape), trajectories.channels
     if rank not in KINDS or len(channels) != len(KINDS[rank][1]):
-        raise ValueError(
-            f"{trajectories.name}: SDA files hold two channels on two axes or one on one, found "
-            f"the channels {channels} on a grid of {trajectories.layout.grid}"
-        )
+        found = f"the channels {channels} on a grid of {trajectories.layout.grid}"
+        raise ValueError(f"{trajectories.name}: SDA files hold two channels on two axes or one on one, found {found}")
     with replacing(path, overwrite) as temporary, h5py.File(temporary, "w") as file:
         x = file.create_dataset("x", trajectories.shape, "f4")
         x.attrs.update(dt=trajectories.dt, domain=np.array(trajectories.layout.domain))
