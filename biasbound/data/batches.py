@@ -30,10 +30,8 @@ class Batch(NamedTuple):
 
 
 def permutation(length: int, seed: int, epoch: int = 0) -> Int64[np.ndarray, " n"]:
-    """A random order of 0 … length − 1 from (seed, epoch).
-
-    Sorts raw Philox words, a stream that NumPy promises never to change, unlike its `permutation`.
-    """
+    """A random order of 0 … length − 1 from (seed, epoch)."""
+    # Raw Philox words are a stream that NumPy promises never to change, unlike its `permutation`.
     words = np.random.Philox(key=np.array([seed, epoch], dtype=np.uint64)).random_raw(length)
     return np.argsort(words, kind="stable")
 

@@ -34,7 +34,7 @@ class Reader(Protocol):
 
 
 def runs(frames: Frames, length: int | None = None) -> Iterable[tuple[int, int]]:
-    """[a, b) of each stretch of consecutive frame numbers, which one read can fetch; with K, none leaves a trajectory."""
+    """[a, b) of each stretch of consecutive numbers, for one read; with the `length` K, none leaves a trajectory."""
     apart = np.diff(frames) != 1
     if length is not None:
         apart |= frames[1:] % length == 0

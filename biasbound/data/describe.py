@@ -23,7 +23,7 @@ def describe(trajectories: Trajectories) -> str:
     lines = [
         f"{trajectories.name}",
         f"  flow        {layout.name}",
-        f"  shape       {layout.trajectories} trajectories, {layout.frames} frames, {channels}, {grid} points {stored}",
+        f"  shape       {len(trajectories)} trajectories, {layout.frames} frames, {channels}, {grid} points {stored}",
         f"  time        dt {layout.dt:g}, {layout.dt * (layout.frames - 1):g} from first to last frame",
     ]
     axes = zip("xyz", layout.domain, layout.boundary, strict=False)

@@ -64,12 +64,11 @@ class Trajectories:
     known: Statistics | None = None  # of the channels, where the file holds them
 
     @classmethod
-    def open(
-        cls, layout: Layout, reader: Reader, *, name: str, coordinates: Coordinates | None = None, **facts: Any
-    ) -> Trajectories:
+    def open(cls, layout: Layout, reader: Reader, *, name: str, **facts: Any) -> Trajectories:
         """All of a reader's frames, which have the shape that `layout` says, and the facts that belong to them."""
         layout.check(name)
-        found = cls(layout, reader, View.whole(layout), coordinates or layout.coordinates(), name=name, **facts)
+        facts = {"coordinates": layout.coordinates()} | facts
+        found = cls(layout, reader, View.whole(layout), name=name, **facts)
         s, k, grid = layout.trajectories, layout.frames, layout.grid
         facts_and_shapes = (found.parameters, [(s,)]), (found.series, [(s, k)]), (found.static, [grid, (s, *grid)])
         for values, shapes in facts_and_shapes:
@@ -123,7 +122,8 @@ class Trajectories:
         return self.layout.trajectories
 
     def __repr__(self) -> str:
-        return f"Trajectories({self.name}: {' × '.join(map(str, self.shape))}, dt {self.dt:g}, {', '.join(self.channels)})"
+        size = " × ".join(map(str, self.shape))
+        return f"Trajectories({self.name}: {size}, dt {self.dt:g}, {', '.join(self.channels)})"
 
     def take(self, s: Int64[np.ndarray, " B"], k: Int64[np.ndarray, "B W"]) -> Float[np.ndarray, "B W C *N"]:
         """Frames k[b, w] of trajectory s[b], in the stored dtype."""
@@ -142,7 +142,7 @@ class Trajectories:
         return _float32(self.select(s).read(0, 1))[0]
 
     def pieces(self, limit: int = PIECE) -> Iterator[tuple[int, int, np.ndarray]]:
-        """All data in order, bounded in size: (first trajectory, first frame, (n, k, C, *N)); NaN and ∞ are refused."""
+        """All data in order, bounded in size: (first trajectory, first frame, (n, k, C, *N)); NaN, ∞ are refused."""
         frames, size = self.layout.frames, int(np.prod(self.shape[2:]))
         some = max(1, limit // (size * frames))
         step = frames if size * frames <= limit else max(1, limit // size)
@@ -150,7 +150,7 @@ class Trajectories:
             for k in range(0, frames, step):
                 fields = self.read(s, min(s + some, len(self)), slice(k, k + step))
                 stored = self.view.trajectories[s : s + some], self.view.frames[k : k + step]
-                require_finite(fields, self.channels, *stored, self.name)
+                require_finite(fields, self.channels, stored, self.name)
                 yield s, k, fields
 
     def load(self) -> Trajectories:
@@ -164,14 +164,13 @@ class Trajectories:
         kept = range(self.layout.frames)[frames]
         if len(rows) == 0 or len(kept) == 0 or kept.step < 0:
             raise ValueError(f"{self.name}: a selection needs a trajectory and frames going forwards")
-        rank = len(self.layout.grid)
         return replace(
             self,
             layout=replace(self.layout, trajectories=len(rows), frames=len(kept), dt=self.dt * kept.step),
             view=replace(self.view, trajectories=self.view.trajectories[rows], frames=self.view.frames[frames]),
             parameters={n: v[rows] for n, v in self.parameters.items()},
             series={n: v[rows][:, frames] for n, v in self.series.items()},
-            static={n: v[rows] if v.ndim > rank else v for n, v in self.static.items()},
+            static={n: v if v.shape == self.layout.grid else v[rows] for n, v in self.static.items()},
             known=None,
         )
 
@@ -195,7 +194,7 @@ class Trajectories:
         )
 
     def split(self, seed: int | None = None, **fractions: float) -> dict[str, Trajectories]:
-        """Disjoint parts by trajectory, `split(train=0.8, valid=0.1, test=0.1)`, in stored or in the seed's random order.
+        """Disjoint parts by trajectory, `split(train=0.8, test=0.2)`, in stored order or in the seed's random order.
 
         Part i has the places from ⌊S Σ_{j<i} f_j⌋ to ⌊S Σ_{j≤i} f_j⌋; none may be empty.
         """
@@ -230,11 +229,8 @@ class Trajectories:
     def statistics(self) -> Statistics:
         """Of this view: from the file where it holds them, else from one pass over the data."""
         values = [{**self.static, **self.parameters}[name] for name in self.conditions]
-        return replace(
-            self.known or self.measure(),
-            condition_mean=np.array([np.mean(v, dtype=np.float64) for v in values]),
-            condition_std=np.array([np.std(v, dtype=np.float64) for v in values]),
-        )
+        mean, std = (np.array([of(v, dtype=np.float64) for v in values]) for of in (np.mean, np.std))
+        return replace(self.known or self.measure(), condition_mean=mean, condition_std=std)
 
     def measure(self) -> Statistics:
         """Statistics of the channels from one pass over this view."""
@@ -257,12 +253,11 @@ class Windows:
         self._planes = [self._plane(name) for name in trajectories.conditions]
 
     def _plane(self, name: str) -> Float[Tensor, ...]:
-        """A condition as (S or 1, *N or ones), to be expanded for a batch."""
-        of, rank = self.trajectories, len(self.trajectories.layout.grid)
+        """A condition as (S, *N or ones), to be expanded for a batch."""
+        of, grid = self.trajectories, self.trajectories.layout.grid
         if name in of.parameters:
-            return _float32(of.parameters[name]).reshape(-1, *[1] * rank)
-        static = _float32(of.static[name])
-        return static if static.ndim > rank else static.expand(len(of), *static.shape)
+            return _float32(of.parameters[name]).reshape(-1, *[1] * len(grid))
+        return _float32(of.static[name]).expand(len(of), *grid)
 
     def __len__(self) -> int:
         return len(self.trajectories) * self.per_trajectory

@@ -1,8 +1,8 @@
 """Kuramoto–Sivashinsky files of LPSDA and PDEArena.
 
-One HDF5 group named by the split, with `pde_{K}-{N}` (S, K, N), `x` (S, N), `dx` (S,), `t` (S, K) and `dt` (S,). Unless
-told otherwise, their generator varies the time step and the length of the domain between trajectories. Both are then
-kept as parameters `dt` and `length`, and the file's own are the means.
+One HDF5 group named by the split, with `pde_{K}-{N}` (S, K, N), `x` (S, N), `dx` (S,), `t` (S, K) and `dt` (S,).
+Unless told otherwise, their generator varies the time step and the length of the domain between trajectories. Both are
+then kept as parameters `dt` and `length`, and the file's own are the means.
 """
 
 from __future__ import annotations
@@ -68,12 +68,9 @@ def _mean(values: Float64[np.ndarray, " S"]) -> float:
 
 
 def _varied(trajectories: Trajectories, name: str, value: float) -> Float64[np.ndarray, " S"]:
-    """`value` for every trajectory, with the variation that a parameter of this name has.
-
-    The dt of a view with a time stride differs from the parameter dt, which stays that of the file.
-    """
+    """`value` for every trajectory, with the variation that a parameter of this name has."""
     given = trajectories.parameters.get(name, np.full(len(trajectories), value))
-    mean = float(given.mean())
+    mean = float(given.mean())  # not `value` after a time stride: the parameter dt stays that of the file
     return given if np.isclose(mean, value, rtol=1e-9) else given * (value / mean)
 
 

@@ -76,7 +76,7 @@ def write_pieces(
             with np.errstate(over="ignore"):
                 fields = fields.astype(dtype, copy=False)
             rows, frames = range(s, s + fields.shape[0]), range(k, k + fields.shape[1])
-            require_finite(fields, layout.channels, rows, frames, f"{layout.name} as {dtype}")
+            require_finite(fields, layout.channels, (rows, frames), f"{layout.name} as {dtype}")
             moments.add(fields, s, k)
             part = np.s_[rows.start : rows.stop, frames.start : frames.stop]
             for dataset, channels in places:

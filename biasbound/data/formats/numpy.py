@@ -1,7 +1,7 @@
 """A plain NumPy array (S, K, C, *N) or (S, K, *N) in a .npy file, with its time step.
 
-FILE.json beside FILE.npy may say more: {"dt": 0.2, "channels": ["u"], "domain": [[0, 64]], "boundary": ["periodic"], …}.
-`write` leaves such a file. Without it, the time step must be given.
+FILE.json beside FILE.npy may say more: {"dt": 0.2, "channels": ["u"], "domain": [[0, 64]], "boundary": ["periodic"]}
+and so on. `write` leaves such a file. Without it, the time step must be given.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
             raise ValueError(f"{path}: found a damaged .npy header ({error})") from None
         offset = file.tell()
     if dtype.kind != "f" or fortran:
-        order = "Fortran order" if fortran else "C order"
-        raise ValueError(f"{path}: found {dtype} in {order}, expected floats in C order")
+        raise ValueError(f"{path}: found {dtype} in {'Fortran' if fortran else 'C'} order, expected floats in C order")
     missing = offset + int(np.prod(shape)) * dtype.itemsize - path.stat().st_size
     if missing > 0:
         raise ValueError(f"{path}: found a truncated array, {missing} bytes short; copy it again")
@@ -87,12 +86,11 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
     beside = path.with_suffix(".json")
     if beside.exists() and not overwrite:
         raise ValueError(f"{beside} exists already; choose another name or allow it with --force")
-    descr = np.lib.format.dtype_to_descr(trajectories.dtype)
+    header = {"descr": np.lib.format.dtype_to_descr(trajectories.dtype), "fortran_order": False}
     facts = {kind: {n: v.tolist() for n, v in getattr(trajectories, kind).items()} for kind in FACTS}
     told = asdict(trajectories.layout) | facts | {"provenance": dict(trajectories.provenance)}
     with replacing(path, overwrite) as temporary, temporary.open("wb") as file:
-        header = {"descr": descr, "fortran_order": False, "shape": trajectories.shape}
-        np.lib.format.write_array_header_1_0(file, header)
+        np.lib.format.write_array_header_1_0(file, header | {"shape": trajectories.shape})
         for _, _, fields in trajectories.pieces():
             file.write(np.ascontiguousarray(fields).data)
         beside.unlink(missing_ok=True)  # never an old description beside a new array

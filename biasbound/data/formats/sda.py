@@ -1,9 +1,9 @@
 """HDF5 files with one dataset `x`: SDA's Kolmogorov flow, and the one-dimensional variant of PDEDiff.
 
-`x` is float32: velocity (S, K, 2, H, W) on [0, 2π)², or (S, K, 1, N) on [0, 64). Frames are 0.2 apart. SDA's components
-stand on the faces of a staggered grid, or are block means of these after coarsening. We read both components as if they
-stood on the same points, as SDA's own code does. Files that we write also hold dt and the domain as attributes of `x`,
-which SDA ignores.
+`x` is float32: velocity (S, K, 2, H, W) on [0, 2π)², or (S, K, 1, N) on [0, 64). Frames are 0.2 apart. SDA's
+components stand on the faces of a staggered grid, or are block means of these after coarsening. We read both as if
+they stood on the same points, as SDA's own code does. Files that we write also hold dt and the domain as attributes
+of `x`, which SDA ignores.
 """
 
 from __future__ import annotations

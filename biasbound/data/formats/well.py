@@ -44,7 +44,7 @@ def stored_fingerprint(path: Path) -> str | None:
 
 
 def read(path: Path, dt: float | None = None) -> Trajectories:
-    """Open a file, or the joined files of a folder. Channels come in our stored order, else in The Well's (t0, t1, t2)."""
+    """Open a file, or the joined files of a folder; channels are in our stored order, else in The Well's."""
     if path.is_dir():
         return concatenate([read(file, dt) for file in hdf5_files(path)], str(path))
     with h5py.File(path, "r") as file:
@@ -64,11 +64,11 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
     points = tuple(p.reshape(-1, p.shape[-1])[0] for p in stored)  # of the first trajectory where they differ
     time = np.asarray(dimensions["time"], dtype=np.float64)
     samples, frames, grid = int(file.attrs["n_trajectories"]), time.shape[-1], tuple(map(len, points))
-    columns, names, static = _fields(file, axes, (samples, frames), grid)
+    columns, static = _fields(file, axes, (samples, frames), grid)
     parameters, series = _scalars(file, samples, frames)
     boundary = _boundary(file, axes)
     if own is None:
-        name, channels = _texts(file.attrs["dataset_name"])[0], tuple(itertools.chain(*names))
+        name, channels = _texts(file.attrs["dataset_name"])[0], tuple(itertools.chain(*columns))
         step, domain = _time_step(time, path) if dt is None else dt, tuple(map(_domain, points, boundary))
         layout = Layout(name, samples, frames, channels, grid, step, domain, boundary, points="ends")
         told = {name: _plain(value) for name, value in file.attrs.items()}
@@ -83,9 +83,9 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
             "coordinates": tuple(own["coordinates"][axis][:] for axis in axes),
             "known": Statistics(**{n: d[:] for n, d in own["statistics"].items()}),
         }
-    places = [[layout.channels.index(name) for name in group] for group in names]
+    places = [[layout.channels.index(name) for name in names] for names in columns]
     facts |= {"parameters": parameters, "series": series, "static": static}
-    return Trajectories.open(layout, Store(columns, places, grid), name=str(path), **facts)
+    return Trajectories.open(layout, Store([*columns.values()], places, grid), name=str(path), **facts)
 
 
 def _varies(dataset: h5py.Dataset) -> tuple[bool, bool]:
@@ -100,10 +100,9 @@ def _listed(file: h5py.File, group: str) -> list[h5py.Dataset]:
 
 def _fields(
     file: h5py.File, axes: Sequence[str], size: tuple[int, int], grid: tuple[int, ...]
-) -> tuple[list[Reader], list[list[str]], dict[str, np.ndarray]]:
-    """Columns of the fields that vary in time, their channel names, and the fields that do not."""
-    columns: list[Reader] = []
-    names: list[list[str]] = []
+) -> tuple[dict[tuple[str, ...], Reader], dict[str, np.ndarray]]:
+    """Readers of the fields that vary in time by their channel names, and the fields that do not."""
+    columns: dict[tuple[str, ...], Reader] = {}
     static: dict[str, np.ndarray] = {}
     for order in range(3):
         ends = ["_" * (order > 0) + "".join(end) for end in itertools.product(axes, repeat=order)]
@@ -111,23 +110,22 @@ def _fields(
             sample, time = varies = _varies(dataset)
             lead = tuple(itertools.compress(size, varies))
             space = _space(dataset, lead, grid, (len(axes),) * order)
-            parts = [dataset.name.rpartition("/")[2] + end for end in ends]
+            parts = tuple(dataset.name.rpartition("/")[2] + end for end in ends)
             if time:
-                columns.append(hdf5_column(Path(file.filename), dataset, (*space, len(parts)), True, not sample))
-                names.append(parts)
+                columns[parts] = hdf5_column(Path(file.filename), dataset, (*space, len(parts)), True, not sample)
                 continue
             values = dataset[()].reshape(*lead, *space, len(parts))
             for i, part in enumerate(parts):
                 static[part] = np.broadcast_to(values[..., i], (*lead, *grid)).astype(np.float32)
     if not columns:
         raise ValueError(f"{file.filename}: found no field that varies in time, expected at least one")
-    return columns, names, static
+    return columns, static
 
 
 def _space(
     dataset: h5py.Dataset, lead: tuple[int, ...], grid: tuple[int, ...], components: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Check that a field has ([S], [K], *N, …); returns its *N, which may be 1 along an axis where it does not vary."""
+    """Check that a field has ([S], [K], *N, …); returns its *N, which may be 1 along an axis where it is constant."""
     varying = np.asarray(dataset.attrs["dim_varying"], dtype=bool).tolist()
     expected, found = (*lead, *grid, *components), dataset.shape[len(lead) :][: len(grid)]
     space = tuple(m if m == 1 and not v else n for m, n, v in zip(found, grid, varying, strict=False))
