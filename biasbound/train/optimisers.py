@@ -79,9 +79,7 @@ class _Stacked(torch.optim.Optimizer):
         return loss
 
     @abstractmethod
-    def _directions(
-        self, group: dict[str, Any], stacks: list[_Stack], gradients: list[Tensor]
-    ) -> list[Tensor]:
+    def _directions(self, group: dict[str, Any], stacks: list[_Stack], gradients: list[Tensor]) -> list[Tensor]:
         """Where each stack goes, in the shape of its gradient."""
 
     @abstractmethod
@@ -116,10 +114,7 @@ class _Stacked(torch.optim.Optimizer):
 
 
 def _adam(
-    stacks: list[_Stack],
-    gradients: list[Tensor],
-    betas: tuple[float, float],
-    eps: float = 1e-8,
+    stacks: list[_Stack], gradients: list[Tensor], betas: tuple[float, float], eps: float = 1e-8
 ) -> list[Tensor]:
     """m̂/(√v̂ + eps), with m̂ and v̂ the bias-corrected averages of g and g²."""
     means, squares = ([s.slots[k] for s in stacks] for k in ("exp_avg", "exp_avg_sq"))
@@ -160,9 +155,7 @@ class Soap(_Stacked):
         every: int = 10,
         limit: int = 512,
     ) -> None:
-        super().__init__(
-            parameters, lr=lr, weight_decay=weight_decay, betas=betas, every=every, limit=limit
-        )
+        super().__init__(parameters, lr=lr, weight_decay=weight_decay, betas=betas, every=every, limit=limit)
 
     def _fresh(self, gradient: Tensor) -> dict[str, Tensor]:
         made = {"exp_avg": torch.zeros_like(gradient), "exp_avg_sq": torch.zeros_like(gradient)}
@@ -173,9 +166,7 @@ class Soap(_Stacked):
                     made[f"basis_{side}"] = torch.eye(size).to(gradient)
         return made
 
-    def _directions(
-        self, group: dict[str, Any], stacks: list[_Stack], gradients: list[Tensor]
-    ) -> list[Tensor]:
+    def _directions(self, group: dict[str, Any], stacks: list[_Stack], gradients: list[Tensor]) -> list[Tensor]:
         turned = [_turn(s, g) for s, g in zip(stacks, gradients, strict=True)]
         adam = _adam(stacks, turned, group["betas"])
         found = [_turn(s, d, back=True) for s, d in zip(stacks, adam, strict=True)]
@@ -231,17 +222,13 @@ class Muon(_Stacked):
         momentum: float = 0.95,
         betas: tuple[float, float] = (0.9, 0.999),
     ) -> None:
-        super().__init__(
-            parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, betas=betas
-        )
+        super().__init__(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum, betas=betas)
 
     def _fresh(self, gradient: Tensor) -> dict[str, Tensor]:
         names = ["momentum"] if gradient.ndim == 2 else ["exp_avg", "exp_avg_sq"]
         return {name: torch.zeros_like(gradient) for name in names}
 
-    def _directions(
-        self, group: dict[str, Any], stacks: list[_Stack], gradients: list[Tensor]
-    ) -> list[Tensor]:
+    def _directions(self, group: dict[str, Any], stacks: list[_Stack], gradients: list[Tensor]) -> list[Tensor]:
         found = []
         for stack, gradient in zip(stacks, gradients, strict=True):
             if stack.matrices:
@@ -264,20 +251,14 @@ def _orthogonal(x: Tensor) -> Tensor:
     return y if wide is x else y.mT
 
 
-def _adamw(
-    parameters: Iterable[nn.Parameter], lr: float, weight_decay: float
-) -> torch.optim.AdamW:
+def _adamw(parameters: Iterable[nn.Parameter], lr: float, weight_decay: float) -> torch.optim.AdamW:
     """Adam with a weight decay of its own."""
     return torch.optim.AdamW(parameters, lr=lr, weight_decay=weight_decay, fused=True)
 
 
-def _adam_l2(
-    parameters: Iterable[nn.Parameter], lr: float, weight_decay: float
-) -> torch.optim.Adam:
+def _adam_l2(parameters: Iterable[nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Adam:
     """Adam, the paper's; its weight decay is a part of the gradient."""
     return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True)
 
 
-OPTIMISERS: dict[str, Factory] = home(
-    "optimisers", {"soap": Soap, "muon": Muon, "adamw": _adamw, "adam": _adam_l2}
-)
+OPTIMISERS: dict[str, Factory] = home("optimisers", {"soap": Soap, "muon": Muon, "adamw": _adamw, "adam": _adam_l2})
