@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from browsing import on_ci
 from calling import SMOKE, program
 from hypothesis import settings
 
@@ -43,12 +44,6 @@ def copied(smoke, tmp_path):
     return shutil.copytree(smoke, tmp_path / "ks", ignore=shutil.ignore_patterns("07-report"))
 
 
-@pytest.fixture(scope="session")
-def linear(smoke):
-    """A run with one diffusion emulator and one direct one."""
-    return smoke
-
-
 LONG_FIXTURES = {"smoke", "browser"}
 
 
@@ -59,3 +54,11 @@ def pytest_collection_modifyitems(items):
         if LONG_FIXTURES & set(item.fixturenames):
             item.add_marker("long")
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """On a CI a skipped test is a failure."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if on_ci() and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -7,15 +7,17 @@ import numpy as np
 import torch
 
 from biasbound.core.bias import Measure, TwoStepTable, bias_curve, own_bias
+from biasbound.core.front import best_schedule, optimal_schedules
 from biasbound.core.oracle import AffineOracle
-from biasbound.core.schedule import linear, log_uniform
+from biasbound.core.schedule import Schedule, linear, log_uniform
 from biasbound.core.search import greedy_schedule
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
 
 TAU = 1.05
-METHODS = {"unet": 0.9, "linear": 2.0, "adaptive": 0.5, "adaptive-v": 0.4}  # error at the end
-NFE = {"unet": 1, "linear": 12, "adaptive": 5, "adaptive-v": 4}
+METHODS = {"unet": 0.9, "linear": 2.0, "adaptive": 0.5, "adaptive-v": 0.4, "adaptive-scaled": 0.3}  # error at the end
+NFE = {"unet": 1, "linear": 12, "adaptive": 5, "adaptive-v": 4, "adaptive-scaled": 3}
+GROWN = ("adaptive-scaled",)  # its ladder grew inside its training
 EVIL = "</script><script>alert(1)</script>"  # a name that must stay text
 
 
@@ -78,35 +80,64 @@ def search(folder: Path, label, scale, seed=0):
     found = {"levels": grid, "tau": 1.03, "points": points}
     found["solved"] = {repr(s): v for s, v in solved.items()}
     put(folder / "exploration.json", found)
-    table = TwoStepTable(
-        dict.fromkeys([*solved, grid[-1]], denoiser), x, y, Measure(2, generator=rng)
-    )
+    table = TwoStepTable(dict.fromkeys([*solved, grid[-1]], denoiser), x, y, Measure(2, generator=rng))
     ladder = greedy_schedule(table.levels, table, TAU)
     ladder.save(folder / "schedule.json")
-    clean = [(s, table.clean_error(s)) for s in table.levels]
-    landscape = {
-        "tau": TAU,
-        "start": "sigma",
-        "start_sigma": ladder.sigma[0],
-        "levels": table.levels,
-    }
-    landscape["clean"] = [{"sigma": s, "mean": e.mean, "stderr": e.stderr} for s, e in clean]
-    landscape["biases"] = [
-        {"to": to, "from": start, "mean": b.mean, "stderr": b.stderr}
-        for to, start, b in table.matrix()
-    ]
-    put(folder / "landscape.json", landscape)
+    landscape(folder, table, ladder)
     put(folder / "log.jsonl", log(1200, 0.02))
     stage(folder, "search", label, seed, 61.0, 1200)
     return ladder, denoiser
 
 
+def landscape(folder: Path, table, ladder):
+    """Every two-step bias between the levels of a table."""
+
+    def told(found):
+        return {"mean": found.mean, "stderr": found.stderr}
+
+    levels, biases = table.levels, table.matrix()
+    found = {"tau": TAU, "start": "sigma", "start_sigma": ladder.sigma[0], "levels": levels}
+    found["clean"] = [{"sigma": s, **told(table.clean_error(s))} for s in levels]
+    found["biases"] = [{"to": to, "from": start, **told(bias)} for to, start, bias in biases]
+    put(folder / "landscape.json", found)
+
+
+def bias_of(name, value):
+    """A bias with its statistics, of which the 95th percentile is larger than the others."""
+    return {name: value, f"{name}_stderr": 1e-3, f"{name}_pooled": value, f"{name}_q95": 1 + 1.5 * (value - 1)}
+
+
+def grow(folder: Path, label, seed=0):
+    """A ladder that grows while the oracle's sensitivity falls, by its own closed forms."""
+    grid = log_uniform(16, sigma_min=0.02).sigma[::-1]
+    ladder, rounds = [grid[0]], [{"update": 500, "ladder": [grid[0]], "levels": [], "top_error": 0.3}]
+    for now in range(1, 6):
+        kappa = oracle(0.1 * 0.5 ** (now // 2)).sensitivity  # which falls in every other round
+        frontier, levels = ladder[-1], []
+        for s in [frontier, *[s for s in grid if s < frontier][:6]]:
+            row = {"sigma": s, **bias_of("own", 1 + kappa(s)), "clean": 0.3 * s**2, "clean_stderr": 1e-3 * s}
+            two = bias_of("two_step", 1 + kappa(s) * (frontier / s) ** 2) if s < frontier else {}
+            levels.append(row | two)
+        within = [r["sigma"] for r in levels[1:] if r["own"] <= TAU and r["two_step"] <= TAU]
+        ladder += [min(within)] if within else []
+        rounds.append({"update": 500 + 250 * now, "ladder": [*ladder], "levels": levels})
+    put(folder / "growth.json", {"tau": TAU, "c": 0.1, "rounds": rounds})
+    denoiser, rng = oracle(0.02), torch.Generator().manual_seed(seed)
+    x, y = denoiser.pairs((8, 1, 32), rng)
+    table = TwoStepTable(dict.fromkeys(ladder, denoiser), x, y, Measure(2, generator=rng))
+    front = optimal_schedules(denoiser, x, y, ladder, generator=rng)
+    greedy = greedy_schedule(table.levels, table, 1.2)
+    chosen = Schedule(best_schedule(front).sigma, {"method": "grown", "greedy": greedy.sigma})
+    landscape(folder, table, chosen)
+    points = [{"calls": k, "sigma": s.sigma, "mean": e.mean, "stderr": e.stderr} for k, (s, e) in front.items()]
+    put(folder / "front.json", {"chosen": len(chosen), "front": points})
+    chosen.save(folder / "schedule.json")
+    return chosen, denoiser
+
+
 def log(updates, floor):
     at = range(50, updates + 1, 50)
-    return lines(
-        {"update": u, "loss": floor + 1 / u, "lr": 1e-3, "valid_mse": floor / 5 + 2 / u}
-        for u in at
-    )
+    return lines({"update": u, "loss": floor + 1 / u, "lr": 1e-3, "valid_mse": floor / 5 + 2 / u} for u in at)
 
 
 def biases(denoiser, schedule, seed=0):
@@ -122,7 +153,8 @@ def evaluate(folder: Path, label, dataset, seed, steps, end):
     def add(metric, step, value, low=None, high=None):
         row = {"dataset": dataset, "method": label, "seed": seed, "metric": metric, "step": step}
         row |= {"value": value, "low": low, "high": high, "nfe": NFE[label], "updates": 3000}
-        rows.append(row | {"seconds": 0.01 * NFE[label]})
+        searched = 1200 * (label.startswith("adaptive") and label not in GROWN)
+        rows.append(row | {"seconds": 0.01 * NFE[label], "ledger": 16 * (3000 + searched)})
 
     for k in range(1, steps + 1):
         error = (end * 10 ** (2 * (k / steps - 1))) ** 2
@@ -139,10 +171,7 @@ def evaluate(folder: Path, label, dataset, seed, steps, end):
             {"n": n, "nfe": n + 1, "to_full": 1 - 0.2 * end * 0.5**n, "to_full_stderr": 0.02,
              "to_teacher": 0.9, "to_teacher_stderr": 0.01, "batches": 4} for n in range(NFE[label])
         ]  # fmt: skip
-        put(
-            folder / "gradients.json",
-            [*made, made[-1] | {"n": "full"}, made[0] | {"n": "teacher"}],
-        )
+        put(folder / "gradients.json", [*made, made[-1] | {"n": "full"}, made[0] | {"n": "teacher"}])
     stage(folder, "evaluate", label, seed, 5.0)
     return rows
 
@@ -151,15 +180,15 @@ def train(folder: Path, label, place, end):
     """Search, training and biases of one method."""
     unit = f"{label}/seed-0"
     schedule, denoiser = linear(12).capped(), oracle(0.1)
-    if label.startswith("adaptive"):
-        schedule, denoiser = search(folder / "02-search" / unit, label, 0.1 / (1 + place % 2))
     trained = folder / "03-train" / unit
+    if label in GROWN:
+        schedule, denoiser = grow(trained, label)
+    elif label.startswith("adaptive"):
+        schedule, denoiser = search(folder / "02-search" / unit, label, 0.1 / (1 + place % 2))
     put(trained / "log.jsonl", log(3000, 0.01 * end))
     stage(trained, "train", label, 0, 100.0 + 30 * place, 3000)
     if label != "unet":
-        times = [
-            {"update": 1000 * u, "rows": biases(oracle(0.1 * 0.8**u), schedule)} for u in (1, 2, 3)
-        ]
+        times = [{"update": 1000 * u, "rows": biases(oracle(0.1 * 0.8**u), schedule)} for u in (1, 2, 3)]
         put(trained / "chain.jsonl", lines(times))
         put(folder / "06-evaluate" / unit / "bias.json", biases(denoiser, schedule, 1))
 
@@ -185,7 +214,7 @@ def fabricate(folder: Path, *, rank=1, dataset="ks", points=32, frames=41, metho
         channels=["u"] if rank == 1 else ["velocity_x", "velocity_y"],
         domain=[(0.0, 2 * np.pi)] * rank,
     )
-    for name in ("01-data", *[f"02-search/{m}/seed-0" for m in methods if m.startswith("ad")]):
+    for name in ("01-data", *[f"02-search/{m}/seed-0" for m in methods if m.startswith("ad") and m not in GROWN]):
         (folder / name).mkdir(parents=True)
     save(data, folder / "01-data" / "test.h5")
     stage(folder / "01-data", "data", "", 0, 12.0)

@@ -13,6 +13,7 @@ import torch
 from biasbound.cli import main
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
+from biasbound.flows import FLOWS
 from biasbound.metrics.rows import read_rows
 from biasbound.report import figures
 from biasbound.report.tables import demo_table
@@ -21,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 TESTS = "\n".join(p.read_text() for p in (ROOT / "tests").rglob("test_*.py"))
 
 
+@pytest.mark.long
 def test_the_readme_program_runs(tmp_path):
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     program = next(p for p in programs if "greedy_schedule" in p)
@@ -34,7 +36,7 @@ def test_the_readme_program_runs(tmp_path):
 PAGES = ("README.md", "docs/studies.md", "docs/report.md", "docs/data.md", "docs/metrics.md")
 # Commands of the pages, at the size of a test: what a page says → what is run.
 SMALLER = {
-    "--preset ks-demo": "--preset ks-smoke --methods unet,adaptive-v,adaptive-v-proxy --train.updates 8 "
+    "--preset ks-demo": "--preset ks-smoke --methods direct,adaptive-v,adaptive-v-proxy --train.updates 8 "
     "--rollout.members 1 --evaluate.gradients 0 --evaluate.pairs 4",
     "--train.updates 2000": "--train.updates 8",
     "--tau 1.5": "--tau 1.5 --levels 6 --sigma-min 0.05 --pairs 16",
@@ -56,8 +58,8 @@ def smaller(command):
     for said, meant in SMALLER.items():
         command = command.replace(said, meant)
     words = shlex.split(command)[1:]
-    if words[0] in STUDY:
-        words += ["--jobs", "1"]
+    if words[0] in STUDY or (words[:1] == ["data"] and words[1] in FLOWS):
+        words += ["--jobs", "1"]  # processes take longer to start than this takes
         if words[1] == "--preset":  # the folder that the page's own preset would give
             words.insert(1, "runs/" + command_preset(words))
     return words
@@ -67,6 +69,7 @@ def command_preset(words):
     return words[words.index("--preset") + 1].replace("-smoke", "-demo")
 
 
+@pytest.mark.long
 def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]})  # others: test_report

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -33,7 +34,7 @@ class Reader(Protocol):
 
 
 def runs(frames: Frames, length: int | None = None) -> Iterable[tuple[int, int]]:
-    """[a, b) of each stretch of consecutive frame numbers, which one read can fetch; with K, none leaves a trajectory."""
+    """[a, b) of each stretch of consecutive numbers, for one read; with the `length` K, none leaves a trajectory."""
     apart = np.diff(frames) != 1
     if length is not None:
         apart |= frames[1:] % length == 0
@@ -52,49 +53,52 @@ class Array:
         return self._fields[s, k]
 
 
+@dataclass(eq=False)
 class _Stored:
     """Frames in a file, each of the shape `frame`: (c, *N), or (*N, c) where channels come `last`.
 
     `shared` is K where the same K frames serve every trajectory.
     """
 
-    def __init__(self, dtype: np.dtype[Any], frame: tuple[int, ...], last: bool, shared: int | None) -> None:
-        self._stored, self._frame, self._last, self._shared = dtype, frame, last, shared
-        self.channels, self.dtype = frame[-1 if last else 0], dtype.newbyteorder("=")
+    path: Path
+    stored: np.dtype[Any]
+    frame: tuple[int, ...]
+    last: bool = False
+    shared: int | None = None
+    channels: int = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.channels, self.dtype = self.frame[-1 if self.last else 0], self.stored.newbyteorder("=")
 
     def read(self, frames: Frames) -> Float[np.ndarray, "F c *N"]:
-        data = self._fetch(frames % self._shared if self._shared else frames)
-        return np.moveaxis(data, -1 if self._last else 1, 1).astype(self.dtype, copy=False)
+        data = self._fetch(frames % self.shared if self.shared else frames)
+        return np.moveaxis(data, -1 if self.last else 1, 1).astype(self.dtype, copy=False)
 
     def _fetch(self, frames: Frames) -> Float[np.ndarray, "F ..."]:
         raise NotImplementedError
 
 
+@dataclass(eq=False)
 class Raw(_Stored):
     """Uncompressed frames one after the other from `offset` in a file, which stays open; copies open it again."""
 
-    def __init__(
-        self,
-        path: Path,
-        offset: int,
-        dtype: np.dtype[Any],
-        frame: tuple[int, ...],
-        last: bool = False,
-        shared: int | None = None,
-    ) -> None:
-        super().__init__(dtype, frame, last, shared)
-        self._path, self._offset, self._descriptor = path, offset, os.open(path, os.O_RDONLY)
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._descriptor = os.open(self.path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._descriptor)
 
     def __reduce__(self) -> tuple[type[Raw], tuple[Any, ...]]:
-        return Raw, (self._path, self._offset, self._stored, self._frame, self._last, self._shared)
+        return Raw, (self.path, self.stored, self.frame, self.last, self.shared, self.offset)
 
     def _fetch(self, frames: Frames) -> Float[np.ndarray, "F ..."]:
-        data = np.empty((len(frames), *self._frame), self._stored)
+        data = np.empty((len(frames), *self.frame), self.stored)
         step = data[:1].nbytes
         rows: memoryview = data.reshape(-1).view(np.uint8).data
         for a, b in runs(frames):
-            self._fill(rows[a * step : b * step], self._offset + int(frames[a]) * step)
+            self._fill(rows[a * step : b * step], self.offset + int(frames[a]) * step)
         return data
 
     def _fill(self, buffer: memoryview, offset: int) -> None:
@@ -102,20 +106,20 @@ class Raw(_Stored):
         while done < len(buffer):
             got = os.preadv(self._descriptor, [buffer[done : done + READ_LIMIT]], offset + done)
             if got == 0:
-                raise ValueError(f"{self._path} ends before its last frame; copy it again")
+                raise ValueError(f"{self.path} ends before its last frame; copy it again")
             done += got
 
 
+@dataclass(eq=False)
 class Hdf5(_Stored):
     """Frames of a chunked or compressed HDF5 dataset (S, K, …), or (K, …) where `shared`.
 
     Reads go in ascending order, so that a chunk is decompressed once while it is in HDF5's cache.
     """
 
-    def __init__(self, path: Path, dataset: Any, frame: tuple[int, ...], last: bool, shared: int | None) -> None:
-        super().__init__(dataset.dtype, frame, last, shared)
-        self._path, self._name, self._length = path, dataset.name, shared or dataset.shape[1]
-        self._open: tuple[int, Any] | None = None  # (process, dataset): HDF5 does not survive a fork
+    name: str = ""
+    length: int = 1  # K
+    _open: tuple[int, Any] | None = None  # (process, dataset): HDF5 does not survive a fork
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": None}
@@ -124,27 +128,25 @@ class Hdf5(_Stored):
         import h5py
 
         if self._open is None or self._open[0] != os.getpid():
-            self._open = os.getpid(), h5py.File(self._path, "r", rdcc_nbytes=1 << 26)[self._name]
+            self._open = os.getpid(), h5py.File(self.path, "r", rdcc_nbytes=1 << 26)[self.name]
         dataset = self._open[1]
         wanted, place = np.unique(frames, return_inverse=True)
-        data = np.empty((len(wanted), *self._frame), self._stored)
-        for a, b in runs(wanted, self._length):
-            s, k = divmod(int(wanted[a]), self._length)
+        data = np.empty((len(wanted), *self.frame), self.stored)
+        for a, b in runs(wanted, self.length):
+            s, k = divmod(int(wanted[a]), self.length)
             part = slice(k, k + b - a)
-            data[a:b] = (dataset[part] if self._shared else dataset[s, part]).reshape(b - a, *self._frame)
+            data[a:b] = (dataset[part] if self.shared else dataset[s, part]).reshape(b - a, *self.frame)
         return data[place]
 
 
-def hdf5_column(
-    path: Path, dataset: Any, frame: tuple[int, ...], last: bool = False, shared: bool = False
-) -> Raw | Hdf5:
+def hdf5_column(path: Path, data: Any, frame: tuple[int, ...], last: bool = False, shared: bool = False) -> Reader:
     """The frames of an HDF5 dataset ([S,] K, …): raw reads where its layout allows them."""
-    length = int(dataset.shape[0]) if shared else None
-    offset = dataset.id.get_offset()
-    plain = dataset.chunks is None and not dataset.is_virtual and dataset.external is None
-    if plain and offset is not None:
-        return Raw(path, offset, dataset.dtype, frame, last, length)
-    return Hdf5(path, dataset, frame, last, length)
+    length = int(data.shape[0 if shared else 1])
+    facts = (path, data.dtype, frame, last, length if shared else None)
+    offset = data.id.get_offset()
+    if offset is not None and data.chunks is None and not data.is_virtual and data.external is None:
+        return Raw(*facts, offset)
+    return Hdf5(*facts, data.name, length)
 
 
 class Store:

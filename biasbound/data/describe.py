@@ -15,10 +15,7 @@ def _numbers(values: np.ndarray) -> str:
 
 
 def describe(trajectories: Trajectories) -> str:
-    """Shape, time, space, statistics, parameters and provenance.
-
-    Every value is read, even if the file holds statistics, to find what is not finite.
-    """
+    """Shape, time, space, statistics, parameters and provenance; every value is read, to find what is not finite."""
     layout, statistics = trajectories.layout, trajectories.measure()
     grid, several = " × ".join(map(str, layout.grid)), len(layout.channels) > 1
     channels = f"{len(layout.channels)} channel{'s' if several else ''}"
@@ -26,15 +23,14 @@ def describe(trajectories: Trajectories) -> str:
     lines = [
         f"{trajectories.name}",
         f"  flow        {layout.name}",
-        f"  shape       {layout.trajectories} trajectories, {layout.frames} frames, {channels}, {grid} points {stored}",
+        f"  shape       {len(trajectories)} trajectories, {layout.frames} frames, {channels}, {grid} points {stored}",
         f"  time        dt {layout.dt:g}, {layout.dt * (layout.frames - 1):g} from first to last frame",
     ]
-    for axis, (low, high), edge in zip("xyz", layout.domain, layout.boundary, strict=False):
-        lines.append(f"  axis {axis}      {low:g} … {high:g}, {edge}")
-    lines.append("  channel               mean          std   std of increment")
+    axes = zip("xyz", layout.domain, layout.boundary, strict=False)
+    lines += [f"  axis {axis}      {low:g} … {high:g}, {edge}" for axis, (low, high), edge in axes]
+    lines += ["  channel               mean          std   std of increment"]
     columns = layout.channels, statistics.mean, statistics.std, statistics.increment_std
-    for name, mean, std, step in zip(*columns, strict=True):
-        lines.append(f"    {name:14}{mean:13.6g}{std:13.6g}{step:19.6g}")
+    lines += [f"    {name:14}{a:13.6g}{b:13.6g}{c:19.6g}" for name, a, b, c in zip(*columns, strict=True)]
     facts = {"parameter": trajectories.parameters, "series": trajectories.series, "static": trajectories.static}
     for kind, held in facts.items():
         lines += [f"  {kind:11} {name}: {_numbers(values)}" for name, values in held.items()]

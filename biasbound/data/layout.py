@@ -1,8 +1,8 @@
 """What a generator of trajectories promises.
 
 A source is a small frozen value that computes any block of its trajectories. It can be pickled, for worker processes.
-Trajectory i depends on (seed, split, i) alone and blocks have a fixed size, so the bytes of a file depend neither on the
-number of processes nor on interruptions.
+Trajectory i depends on (seed, split, i) alone and blocks have a fixed size, so the bytes of a file depend neither on
+the number of processes nor on interruptions.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Layout:
     """Shape and meaning of the array (S, K, C, *N) that a source fills.
 
     `channels` are in array order; a vector field is named once per component with a common stem, `velocity_x`,
-    `velocity_y`. `domain` and `boundary` have one entry per space axis. With h = (high − low)/N, grid point j stands at
-    low + j h ("left") or low + (j + ½) h ("centre"), or the points reach from end to end ("ends"; a periodic axis, whose
-    ends are one point, then counts as "left").
+    `velocity_y`. `domain` and `boundary` have one entry per space axis. With h = (high − low)/N, grid point j stands
+    at low + j h ("left") or low + (j + ½) h ("centre"), or the points reach from end to end ("ends"; a periodic axis,
+    whose ends are one point, then counts as "left").
     """
 
     name: str  # "ks", "kolmogorov", "transonic", …
@@ -86,15 +86,11 @@ class Layout:
             raise ValueError(f"{name}: channel names must differ and have no '/': {self.channels}")
 
     def thin(self, kept: Coordinates, space: int, name: str) -> Layout:
-        """The layout of these grid points, every `space`-th along each axis.
-
-        A periodic axis keeps its domain, so the stride must divide it; any other reaches from its first to its last point.
-        """
+        """The layout of every `space`-th point: a periodic axis keeps its domain, any other ends at its `kept` points."""
         domain = [(float(axis[0]), float(axis[-1])) for axis in kept]
         for i, (n, periodic) in enumerate(zip(self.grid, self.periodic, strict=True)):
             if periodic and n % space:
-                wrong = f"a periodic axis of {n} points cannot keep every {space}-th"
-                raise ValueError(f"{name}: {wrong}; the stride must divide the number of points")
+                raise ValueError(f"{name}: a periodic axis of {n} points cannot keep every {space}-th; use a divisor")
             if periodic:
                 domain[i] = self.domain[i]
         return replace(self, grid=tuple(map(len, kept)), domain=tuple(domain), points="ends")

@@ -8,29 +8,23 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
+Place = tuple[Sequence[int] | Int64[np.ndarray, "_"], Sequence[int]]  # stored numbers of trajectories and frames
 
-def require_finite(
-    fields: Float[np.ndarray, "n k C *N"],
-    channels: Sequence[str],
-    trajectories: Sequence[int] | Int64[np.ndarray, " n"],
-    frames: Sequence[int],
-    name: str,
-) -> None:
-    """Refuse NaN and infinity, saying where by the stored numbers of these `trajectories` and `frames`."""
+
+def require_finite(fields: Float[np.ndarray, "n k C *N"], channels: Sequence[str], place: Place, name: str) -> None:
+    """Refuse NaN and infinity, saying where they stand."""
     if not np.isfinite(fields).all():
         s, k, c, *point = np.argwhere(~np.isfinite(fields))[0].tolist()
-        raise ValueError(
-            f"{name}: found {fields[s, k, c, *point]} in trajectory {trajectories[s]}, frame {frames[k]}, "
-            f"channel {channels[c]}; expected finite values"
-        )
+        where = f"trajectory {place[0][s]}, frame {place[1][k]}, channel {channels[c]}"
+        raise ValueError(f"{name}: found {fields[s, k, c, *point]} in {where}; expected finite values")
 
 
 @dataclass(frozen=True)
 class Statistics:
     """Per channel: mean and standard deviation of x^k, and of the increment x^{k+1} − x^k.
 
-    Standard deviations divide by the number of values (not by one less). Increments are NaN where trajectories have one
-    frame. `condition_*` hold the same for scalars given as extra channels.
+    Standard deviations divide by the number of values (not by one less). Increments are NaN where trajectories have
+    one frame. `condition_*` hold the same for scalars given as extra channels.
     """
 
     mean: Float64[np.ndarray, " C"]
@@ -51,8 +45,7 @@ class _Running:
         self.count, self.mean, self.square = 0, np.zeros(channels), np.zeros(channels)
 
     def add(self, values: Float[np.ndarray, "n k C *N"]) -> None:
-        axes = tuple(i for i in range(values.ndim) if i != 2)
-        new = values.size // values.shape[2]
+        axes, new = (0, 1, *range(3, values.ndim)), values.size // values.shape[2]
         if new == 0:
             return
         mean = values.mean(axis=axes, dtype=np.float64)

@@ -1,8 +1,9 @@
 """Trajectories x⁰ … x^{K−1}: one array (S, K, C, *N), read lazily, with what is needed to use it.
 
 A `Trajectories` is a view: selecting, striding and splitting copy nothing, and a batch reads only its own frames.
-`windows(u)` are the stretches x^k … x^{k+u} inside single trajectories; `batches.Order` gives them in a random order that
-training can leave and resume exactly (docs/data.md has an example). Values are neither checked nor normalised on reading; `statistics` helps with both.
+`windows(u)` are the stretches x^k … x^{k+u} inside single trajectories; `batches.Order` gives them in a random order
+that training can leave and resume exactly (docs/data.md has an example). Values are neither checked nor normalised on
+reading; `statistics` helps with both.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from biasbound.data.batches import Batch, parts
+from biasbound.data.batches import Batch, permutation
 from biasbound.data.columns import Array, Reader
 from biasbound.data.layout import Boundary, Coordinates, Layout
 from biasbound.data.statistics import Moments, Statistics, require_finite
@@ -45,16 +46,6 @@ class View:
         s, k, _, *grid = layout.shape
         return cls(k, np.arange(s), range(k), tuple(map(range, grid)))
 
-    def numbers(self, s: Int64[np.ndarray, " B"], k: Int64[np.ndarray, "B W"]) -> Int64[np.ndarray, "B W"]:
-        """Stored frame numbers s₀·K₀ + k₀ of the view's frames k of its trajectories s."""
-        numbers: np.ndarray = self.trajectories[s][:, None] * self.length + self.frames.start + self.frames.step * k
-        return numbers
-
-    @property
-    def slices(self) -> tuple[slice, ...]:
-        """What a stored frame (C, *N₀) is cut by."""
-        return (slice(None), *(slice(p.start, p.stop, p.step) for p in self.points))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectories:
@@ -73,18 +64,17 @@ class Trajectories:
     known: Statistics | None = None  # of the channels, where the file holds them
 
     @classmethod
-    def open(
-        cls, layout: Layout, reader: Reader, *, name: str, coordinates: Coordinates | None = None, **facts: Any
-    ) -> Trajectories:
+    def open(cls, layout: Layout, reader: Reader, *, name: str, **facts: Any) -> Trajectories:
         """All of a reader's frames, which have the shape that `layout` says, and the facts that belong to them."""
         layout.check(name)
-        found = cls(layout, reader, View.whole(layout), coordinates or layout.coordinates(), name=name, **facts)
+        facts = {"coordinates": layout.coordinates()} | facts
+        found = cls(layout, reader, View.whole(layout), name=name, **facts)
         s, k, grid = layout.trajectories, layout.frames, layout.grid
-        shapes = ((found.parameters, [(s,)]), (found.series, [(s, k)]), (found.static, [grid, (s, *grid)]))
-        for values, allowed in shapes:
+        facts_and_shapes = (found.parameters, [(s,)]), (found.series, [(s, k)]), (found.static, [grid, (s, *grid)])
+        for values, shapes in facts_and_shapes:
             for key, value in values.items():
-                if value.shape not in allowed:
-                    raise ValueError(f"{name}: found {key} of shape {value.shape}, expected {allowed[0]}")
+                if value.shape not in shapes:
+                    raise ValueError(f"{name}: found {key} of shape {value.shape}, expected {shapes[0]}")
         return found
 
     @classmethod
@@ -132,11 +122,14 @@ class Trajectories:
         return self.layout.trajectories
 
     def __repr__(self) -> str:
-        return f"Trajectories({self.name}: {' × '.join(map(str, self.shape))}, dt {self.dt:g}, {', '.join(self.channels)})"
+        size = " × ".join(map(str, self.shape))
+        return f"Trajectories({self.name}: {size}, dt {self.dt:g}, {', '.join(self.channels)})"
 
     def take(self, s: Int64[np.ndarray, " B"], k: Int64[np.ndarray, "B W"]) -> Float[np.ndarray, "B W C *N"]:
         """Frames k[b, w] of trajectory s[b], in the stored dtype."""
-        data = self.reader.read(self.view.numbers(s, k).reshape(-1))[:, *self.view.slices]
+        view = self.view
+        numbers = view.trajectories[s][:, None] * view.length + view.frames.start + view.frames.step * k
+        data = self.reader.read(numbers.reshape(-1))[:, :, *(slice(p.start, p.stop, p.step) for p in view.points)]
         return data.reshape(*k.shape, *data.shape[1:])
 
     def read(self, start: int, stop: int, frames: slice = slice(None)) -> Float[np.ndarray, "n k C *N"]:
@@ -146,11 +139,10 @@ class Trajectories:
 
     def __getitem__(self, s: int) -> Float[Tensor, "K C *N"]:
         """One whole trajectory."""
-        s = range(len(self))[s]
-        return _float32(self.read(s, s + 1))[0]
+        return _float32(self.select(s).read(0, 1))[0]
 
     def pieces(self, limit: int = PIECE) -> Iterator[tuple[int, int, np.ndarray]]:
-        """All data in order, bounded in size: (first trajectory, first frame, (n, k, C, *N)); NaN and ∞ are refused."""
+        """All data in order, bounded in size: (first trajectory, first frame, (n, k, C, *N)); NaN, ∞ are refused."""
         frames, size = self.layout.frames, int(np.prod(self.shape[2:]))
         some = max(1, limit // (size * frames))
         step = frames if size * frames <= limit else max(1, limit // size)
@@ -158,7 +150,7 @@ class Trajectories:
             for k in range(0, frames, step):
                 fields = self.read(s, min(s + some, len(self)), slice(k, k + step))
                 stored = self.view.trajectories[s : s + some], self.view.frames[k : k + step]
-                require_finite(fields, self.channels, *stored, self.name)
+                require_finite(fields, self.channels, stored, self.name)
                 yield s, k, fields
 
     def load(self) -> Trajectories:
@@ -172,14 +164,13 @@ class Trajectories:
         kept = range(self.layout.frames)[frames]
         if len(rows) == 0 or len(kept) == 0 or kept.step < 0:
             raise ValueError(f"{self.name}: a selection needs a trajectory and frames going forwards")
-        rank = len(self.layout.grid)
         return replace(
             self,
             layout=replace(self.layout, trajectories=len(rows), frames=len(kept), dt=self.dt * kept.step),
             view=replace(self.view, trajectories=self.view.trajectories[rows], frames=self.view.frames[frames]),
             parameters={n: v[rows] for n, v in self.parameters.items()},
             series={n: v[rows][:, frames] for n, v in self.series.items()},
-            static={n: v[rows] if v.ndim > rank else v for n, v in self.static.items()},
+            static={n: v if v.shape == self.layout.grid else v[rows] for n, v in self.static.items()},
             known=None,
         )
 
@@ -203,8 +194,19 @@ class Trajectories:
         )
 
     def split(self, seed: int | None = None, **fractions: float) -> dict[str, Trajectories]:
-        """Disjoint parts by trajectory, `split(train=0.8, valid=0.1, test=0.1)`, as `batches.parts` says."""
-        rows = parts(len(self), fractions, seed, self.name)
+        """Disjoint parts by trajectory, `split(train=0.8, test=0.2)`, in stored order or in the seed's random order.
+
+        Part i has the places from ⌊S Σ_{j<i} f_j⌋ to ⌊S Σ_{j≤i} f_j⌋; none may be empty.
+        """
+        if min(fractions.values(), default=0) <= 0 or sum(fractions.values()) > 1 + 1e-9:
+            raise ValueError(f"split fractions must be above 0 and sum to at most 1: {fractions}")
+        order = np.arange(len(self)) if seed is None else permutation(len(self), seed)
+        ends = [int(len(self) * f + 1e-9) for f in np.cumsum([*fractions.values()])]
+        rows = dict(zip(fractions, np.split(order[: ends[-1]], ends[:-1]), strict=True))
+        for part, chosen in rows.items():
+            if len(chosen) == 0:
+                few = f"{len(self)} trajectories leave none for the part {part!r}, {fractions[part]:g} of them"
+                raise ValueError(f"{self.name}: {few}; give more, or a file of its own for each part")
         return {part: self.select(chosen) for part, chosen in rows.items()}
 
     def condition_on(self, *names: str) -> Trajectories:
@@ -227,11 +229,8 @@ class Trajectories:
     def statistics(self) -> Statistics:
         """Of this view: from the file where it holds them, else from one pass over the data."""
         values = [{**self.static, **self.parameters}[name] for name in self.conditions]
-        return replace(
-            self.known or self.measure(),
-            condition_mean=np.array([np.mean(v, dtype=np.float64) for v in values]),
-            condition_std=np.array([np.std(v, dtype=np.float64) for v in values]),
-        )
+        mean, std = (np.array([of(v, dtype=np.float64) for v in values]) for of in (np.mean, np.std))
+        return replace(self.known or self.measure(), condition_mean=mean, condition_std=std)
 
     def measure(self) -> Statistics:
         """Statistics of the channels from one pass over this view."""
@@ -254,12 +253,11 @@ class Windows:
         self._planes = [self._plane(name) for name in trajectories.conditions]
 
     def _plane(self, name: str) -> Float[Tensor, ...]:
-        """A condition as (S or 1, *N or ones), to be expanded for a batch."""
-        of, rank = self.trajectories, len(self.trajectories.layout.grid)
+        """A condition as (S, *N or ones), to be expanded for a batch."""
+        of, grid = self.trajectories, self.trajectories.layout.grid
         if name in of.parameters:
-            return _float32(of.parameters[name]).reshape(-1, *[1] * rank)
-        static = _float32(of.static[name])
-        return static if static.ndim > rank else static.expand(len(of), *static.shape)
+            return _float32(of.parameters[name]).reshape(-1, *[1] * len(grid))
+        return _float32(of.static[name]).expand(len(of), *grid)
 
     def __len__(self) -> int:
         return len(self.trajectories) * self.per_trajectory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,46 +10,67 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from biasbound._io import replacing
-from biasbound.report import figures_flow, figures_rows, figures_search
+from biasbound.report import figures_flow, figures_growth, figures_rows, figures_search
 from biasbound.report.study import Study
 from biasbound.report.style import Absent
 
 __all__ = ["FIGURES", "OVER_RUNS", "known_figures", "save_figure", "save_figures"]
 
-FIGURES: dict[str, Callable[[Study], Figure]] = {
+FIGURES: dict[str, Callable[..., Figure]] = {  # of a study, and of the number that OPTIONS names
     **figures_search.FIGURES,
+    **figures_growth.FIGURES,
     **figures_rows.FIGURES,
     **figures_flow.FIGURES,
 }
-OVER_RUNS = tuple(figures_rows.FIGURES)  # those that make sense for several runs at once
+OPTIONS = {"thresholds": "width"}
+# those that make sense for several runs at once
+OVER_RUNS = (*figures_rows.FIGURES, "thresholds", "contributions", "front")
 KINDS: dict[str, dict[str, Any]] = {"png": {"dpi": 140}, "pdf": {"metadata": {"CreationDate": None}}}
 
 
-def known_figures(names: Iterable[str]) -> None:
-    """Refuse a name that is no figure's."""
-    for name in names:
+def known_figures(wishes: Iterable[str]) -> dict[str, dict[str, float]]:
+    """{name: options} of figures as they are asked for: `ladder`, or `thresholds=0.05` with its width."""
+    found: dict[str, dict[str, float]] = {}
+    for wish in wishes:
+        name, equals, value = wish.partition("=")
         if name not in FIGURES:
             raise ValueError(f"there is no figure {name!r}; choose one of {', '.join(FIGURES)}")
+        found[name] = {}
+        if equals and name not in OPTIONS:
+            raise ValueError(f"the figure {name} has no option; leave out {equals + value!r}")
+        if equals:
+            found[name] = {OPTIONS[name]: _positive(value, f"{OPTIONS[name]} of the figure {name}")}
+    return found
+
+
+def _positive(value: str, what: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"the {what} must be a positive number, not {value!r}; give for instance 0.05")
+    return number
 
 
 def save_figures(
-    study: Study, folder: Path, names: Sequence[str] | None = None, *, required: bool = True
+    study: Study, folder: Path, wishes: Sequence[str] | None = None, *, required: bool = True
 ) -> list[Path]:
-    """Save figures as PNG and PDF; without `names` all those that the study has data for.
+    """Save figures as PNG and PDF; without `wishes` all those that the study has data for.
 
-    A named figure that cannot be drawn is a ValueError, or left out if it is not `required`.
+    A figure that is asked for and cannot be drawn is a ValueError, or left out if it is not `required`.
     """
-    if required:
-        known_figures(names or ())
+    names = FIGURES if wishes is None else wishes
+    wanted = known_figures(name for name in names if required or name in FIGURES)
     folder.mkdir(parents=True, exist_ok=True)
     saved = []
     for name, draw in FIGURES.items():
-        if names is not None and name not in names:
+        if name not in wanted:
             continue
         try:
-            figure = draw(study)
+            figure = draw(study, **wanted[name])
         except Absent:
-            if names is not None and required:
+            if wishes is not None and required:
                 raise
             continue
         saved += save_figure(figure, folder / name)

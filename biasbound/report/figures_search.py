@@ -7,28 +7,35 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from biasbound.report.parts import Model, Moment, Search
+from biasbound.report.parts import Model, Moment
+from biasbound.report.searches import Point, Search
 from biasbound.report.staircase import staircase, tau_edges
-from biasbound.report.study import Study
-from biasbound.report.style import LOOK, PALETTE, WIDTH, Absent, curve, finish, grid_of, look
+from biasbound.report.study import Study, told_apart
+from biasbound.report.style import (
+    BIAS_MAP,
+    LADDER,
+    LOOK,
+    PALETTE,
+    WIDTH,
+    bias_bar,
+    bias_norm,
+    curve,
+    finish,
+    grid_of,
+    look,
+    needed,
+)
 
 __all__ = ["contributions", "gradients", "ladder", "landscape", "schedules", "thresholds"]
 
 TAUS = (1.01, 1.03, 1.05, 1.10, 1.15)
 SHOWN_TIMES = 4  # of training, in `schedules`
 SIGMA = "noise level σ"
-
-
-def _found(items: Sequence[Any], what: str, stage: str) -> Sequence[Any]:
-    if not items:
-        raise Absent(f"this run has no {what}: it comes from the stage {stage}")
-    return items
+SEARCHED = "02-search, or 03-train where the ladder grows"
 
 
 def _column(rows: Sequence[Any], name: str) -> list[float]:
@@ -37,44 +44,63 @@ def _column(rows: Sequence[Any], name: str) -> list[float]:
     return [math.nan if value is None else float(value) for value in found]
 
 
-def crossings(search: Search, tau: float, width: float) -> list[tuple[float, list[float]]]:
+def crossings(points: Sequence[Point], tau: float, width: float) -> list[tuple[float, list[float]]]:
     """(σ, clean-input errors) of the measurements whose own bias lies within τ ± width."""
     found: dict[float, list[float]] = {}
-    for point in search.exploration.points:
+    for point in points:
         if abs(point.own - tau) <= width:
             found.setdefault(point.sigma, []).append(point.clean)
     return sorted(found.items())
 
 
 def thresholds(study: Study, width: float = 0.01) -> Figure:
-    """Clean-input error against σ when the own bias passes τ ± width, for several τ.
+    """Clean-input error against σ when the own bias passes τ ± width, for several τ, one panel per method.
 
-    Crosses mark the lowest level that the exploration brought below its τ.
+    Searches of one method (seeds, runs with other τ) share a panel. The cross of a search is the lowest level that it
+    brought below its τ.
     """
-    searches = [s for s in study.searches if s.exploration.points]
-    _found(searches, "exploration.json", "02-search")
-    figure, panels = grid_of(len(searches), height=3.6, columns=2)
-    for axes, search in zip(panels, searches, strict=True):
+    explored = needed([s for s in study.searches if s.exploration.points], "exploration.json", "02-search")
+    groups: dict[tuple[str, str], list[Search]] = {}
+    for search in explored:
+        groups.setdefault((search.dataset, search.label.split(" @ ")[0]), []).append(search)
+    figure, panels = grid_of(len(groups), height=3.6, columns=2)
+    several = len({dataset for dataset, _ in groups}) > 1
+    for axes, ((dataset, label), searches) in zip(panels, groups.items(), strict=True):
+        points = [p for s in searches for p in s.exploration.points]
         for i, tau in enumerate(TAUS):
-            groups = crossings(search, tau, width)
-            errors = [float(np.median(values)) for _, values in groups]
-            spread = [
-                [e - min(v) for e, (_, v) in zip(errors, groups, strict=True)],
-                [max(v) - e for e, (_, v) in zip(errors, groups, strict=True)],
-            ]
-            if groups:
-                axes.errorbar(
-                    [s for s, _ in groups], errors, spread, capsize=3, label=f"τ = {tau:.2f} ± {width:g}", **look(i)
-                )
-        lowest = min(search.exploration.solved, default=math.nan)
-        errors = [p.clean for p in search.exploration.points if math.isclose(p.sigma, lowest)]
-        if errors:
-            axes.plot(
-                [lowest], [min(errors)], "x", color="#c00000", markersize=10, markeredgewidth=2.2,
-                label=f"lowest stable level, σ = {lowest:.3g}",
-            )  # fmt: skip
-        finish(axes, x=SIGMA, y="clean-input error", title=study.name(search), log="xy")
+            _crossed(axes, crossings(points, tau, width), f"τ = {tau:.2f} ± {width:g}", i)
+        for search in searches:
+            _cross(axes, search)
+        title = f"{label} · {dataset}" if several else label
+        finish(axes, x=SIGMA, y="clean-input error", title=title, log="xy")
     return figure
+
+
+def _crossed(axes: Axes, groups: Sequence[tuple[float, list[float]]], name: str, place: int) -> None:
+    """Medians with bars from the least to the largest error."""
+    if not groups:
+        return
+    errors = [float(np.median(values)) for _, values in groups]
+    spread = [
+        [e - min(v) for e, (_, v) in zip(errors, groups, strict=True)],
+        [max(v) - e for e, (_, v) in zip(errors, groups, strict=True)],
+    ]
+    axes.errorbar([s for s, _ in groups], errors, spread, capsize=3, label=name, **look(place))
+
+
+def _cross(axes: Axes, search: Search) -> None:
+    """The lowest level that became stable, in the colour of its τ, named once per τ."""
+    found = search.exploration
+    lowest = min(found.solved, default=math.nan)
+    errors = [p.clean for p in found.points if math.isclose(p.sigma, lowest)]
+    if not errors:
+        return
+    same = [i for i, tau in enumerate(TAUS) if found.tau is not None and math.isclose(tau, found.tau)]
+    name = "lowest stable level" + (f" at τ = {found.tau:g}" if found.tau is not None else "")
+    axes.plot(
+        [lowest], [min(errors)], "x", color=PALETTE[same[0]] if same else LADDER, markersize=10, markeredgewidth=2.6,
+        label=None if name in axes.get_legend_handles_labels()[1] else name, zorder=5,
+    )  # fmt: skip
 
 
 def _times(model: Model) -> list[Moment]:
@@ -84,7 +110,7 @@ def _times(model: Model) -> list[Moment]:
 
 def schedules(study: Study) -> Figure:
     """Clean-input and inference-input error along the chain at several times of training."""
-    models = _found([m for m in study.first_seeds() if m.chain], "chain.jsonl", "03-train")
+    models = needed([m for m in study.first_seeds() if m.chain], "chain.jsonl", "03-train")
     figure, panels = grid_of(len(models))
     for axes, model in zip(panels, models, strict=True):
         times = _times(model)
@@ -121,11 +147,12 @@ def _rgb(colour: str) -> tuple[float, ...]:
 
 def landscape(study: Study) -> Figure:
     """E_clean over σ with the ladder's levels marked, E_inf along it, and the data's spectrum."""
-    searches = _found([s for s in study.searches if s.landscape], "landscape.json", "02-search")
+    searches = needed([s for s in study.searches if s.landscape], "landscape.json", SEARCHED)
     figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     inference = {(m.label, m.seed): m.bias for m in study.models}
     for i, search in enumerate(searches):
+        assert search.landscape is not None
         clean, name = search.landscape.clean, study.name(search)
         sigma = sorted(clean)
         errors = [clean[s][0] for s in sigma]
@@ -165,9 +192,10 @@ def _data_spectrum(axes: Axes, study: Study) -> None:
 
 def contributions(study: Study) -> Figure:
     """Own-prediction bias, two-step bias and REB along the chain, one panel per method."""
-    models = _found([m for m in study.first_seeds() if m.bias], "bias.json", "06-evaluate")
+    models = needed([m for m in study.first_seeds() if m.bias], "bias.json", "06-evaluate")
     figure, panels = grid_of(len(models))
-    for axes, model in zip(panels, models, strict=True):
+    units = [(m.dataset, m.label, 0) for m in models]  # one seed each
+    for axes, model, unit in zip(panels, models, units, strict=True):
         sigma = _column(model.bias, "sigma")
         kinds = (("reb", "inference (REB)"), ("two_step", "two steps"), ("own", "own prediction"))
         for i, (key, name) in enumerate(kinds):
@@ -175,7 +203,7 @@ def contributions(study: Study) -> Figure:
             curve(axes, sigma, _column(model.bias, key), name, i, errors, markevery=1)
         axes.axhline(1.0, color="0.4", linewidth=0.8)
         finish(
-            axes, x=SIGMA, y="error over clean-input error", title=model.label, log="xy",
+            axes, x=SIGMA, y="error over clean-input error", title=told_apart(unit, units), log="xy",
             legend=axes is panels[0],
         )  # fmt: skip
     return figure
@@ -183,7 +211,7 @@ def contributions(study: Study) -> Figure:
 
 def gradients(study: Study) -> Figure:
     """Cosine between gradients with proxy P⁽ⁿ⁾ and with full unrolling, against n."""
-    models = _found([m for m in study.first_seeds() if m.gradients], "gradients.json", "06-evaluate")
+    models = needed([m for m in study.first_seeds() if m.gradients], "gradients.json", "06-evaluate")
     figure, panels = grid_of(len(models))
     kinds = {"to_full": "proxy and full unrolling", "to_teacher": "proxy and teacher forcing"}
     for axes, model in zip(panels, models, strict=True):
@@ -206,15 +234,13 @@ def gradients(study: Study) -> Figure:
 
 def ladder(study: Study) -> Figure:
     """Two-step bias of every jump σ′ → σ, the border of τ, and the ladder as steps."""
-    searches = _found([s for s in study.searches if s.landscape], "landscape.json", "02-search")
+    searches = needed([s for s in study.searches if s.landscape], "landscape.json", SEARCHED)
     figure, panels = grid_of(len(searches), height=4.3, columns=2, share=False)
     for axes, search in zip(panels, searches, strict=True):
         drawn = _bias_map(axes, search)
         found = search.landscape
-        bar = figure.colorbar(drawn, ax=axes, extend="both", label="two-step bias")
-        ticks = [0.003, 0.01, found.tau - 1, 0.1, 0.3, 1.0, 3.0]
-        bar.set_ticks(ticks, labels=[f"{1 + t:g}" for t in ticks])
-        bar.ax.minorticks_off()
+        assert found is not None
+        bias_bar(figure, drawn, axes, found.tau, "two-step bias")
         _level_ticks(axes, found.levels)
         axes.set_title(f"{study.name(search)}, τ = {found.tau:g} (black line)", fontsize=10)
     return figure
@@ -228,14 +254,13 @@ def _bias_map(axes: Axes, search: Search) -> AxesImage:
     excess = np.full((len(levels),) * 2, np.nan)
     for (to, start), (bias, _) in found.biases.items():
         excess[levels.index(to), levels.index(start)] = min(max(bias - 1, 1e-3), 1e9)
-    colours, norm = colormaps["cividis_r"], LogNorm(0.003, 3.0)
-    drawn = axes.imshow(excess, origin="lower", cmap=colours, norm=norm, interpolation="nearest")
+    drawn = axes.imshow(excess, origin="lower", cmap=BIAS_MAP, norm=bias_norm(), interpolation="nearest")
     for edge in tau_edges(levels, found.bias, found.tau):
         axes.plot(*edge, color="black", linewidth=1.0)
     if search.schedule is not None and set(search.schedule.sigma) <= set(levels):
         x, y = staircase([levels.index(s) for s in search.schedule.sigma])
         axes.plot(x, y, color="white", linewidth=4.0)
-        axes.plot(x, y, color="#c00000", linewidth=2.0, label="ladder")
+        axes.plot(x, y, color=LADDER, linewidth=2.0, label="ladder")
     return drawn
 
 

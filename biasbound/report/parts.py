@@ -7,32 +7,16 @@ neither infinity nor NaN; a null means one of the two, and the type of the field
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
-from biasbound.core.schedule import Schedule
 from biasbound.models.gradients import GradientRow
 
-__all__ = [
-    "Exploration",
-    "Landscape",
-    "LandscapeFile",
-    "Level",
-    "LogRow",
-    "Model",
-    "Moment",
-    "Point",
-    "Rollout",
-    "RolloutFile",
-    "Run",
-    "Search",
-    "Stage",
-]
+__all__ = ["Infinite", "Level", "LogRow", "Model", "Moment", "Rollout", "RolloutFile", "Run", "Stage", "Unknown"]
 
 Infinite = Annotated[float, BeforeValidator(lambda v: math.inf if v is None else v)]
 Unknown = Annotated[float, BeforeValidator(lambda v: math.nan if v is None else v)]
@@ -57,6 +41,7 @@ class Stage:
     key: str | None = None
     seed: int | None = None
     updates: int | None = None
+    ledger: int | None = None
     wall_seconds: float | None = None
     cpu_seconds: float | None = None
     version: str | None = None
@@ -70,89 +55,11 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Point:
-    """A level that was measured in a round of the exploration."""
-
-    round: int
-    sigma: float
-    own: Infinite  # own-prediction bias
-    clean: Infinite  # clean-input error
-    update: int | None = None
-
-
-@dataclass(frozen=True)
-class Exploration:
-    """exploration.json: the grid of levels, what was measured on it, and which levels are solved."""
-
-    levels: tuple[float, ...] = ()
-    tau: float | None = None
-    solved: dict[float, Any] = field(default_factory=dict)
-    points: tuple[Point, ...] = ()
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The clean-input error of a level."""
-
-    sigma: float
-    mean: Infinite
-    stderr: Infinite
-
-
-@dataclass(frozen=True)
-class Jump:
-    """The two-step bias of a jump from a level down to another."""
-
-    to: float
-    start: Annotated[float, Field(alias="from")]
-    mean: Infinite
-    stderr: Infinite
-
-
-@dataclass(frozen=True)
-class LandscapeFile:
-    """landscape.json."""
-
-    tau: float
-    start: str
-    start_sigma: float
-    levels: tuple[float, ...]
-    clean: tuple[Measured, ...]
-    biases: tuple[Jump, ...]
-
-
-@dataclass(frozen=True)
-class Landscape:
-    """What Algorithm 2 saw: solved levels from low to high, their clean-input errors, and the
-    two-step bias of every jump."""
-
-    tau: float
-    start: str
-    start_sigma: float
-    levels: tuple[float, ...]
-    clean: Mapping[float, tuple[float, float]]  # σ → (mean, standard error)
-    biases: Mapping[tuple[float, float], tuple[float, float]]  # (σ_to, σ_from) → the same
-
-    def bias(self, to: float, start: float) -> float:
-        """𝓑^(2S)(σ_to, σ_from)."""
-        return self.biases[to, start][0]
-
-
-@dataclass(frozen=True)
-class Search:
-    """One schedule search: 02-search/<label>/seed-<s>."""
-
-    label: str
-    seed: int
-    schedule: Schedule | None = None
-    landscape: Landscape | None = None
-    exploration: Exploration = field(default_factory=Exploration)
-    dataset: str = ""  # set where a study holds several runs
-
-
-@dataclass(frozen=True)
 class Level:
-    """Errors and biases at one level of a chain, as in bias.json; NaN is what was not measured."""
+    """Errors and biases at one level, as in bias.json; NaN is what was not measured.
+
+    A bias is a mean of ratios; `pooled` is its ratio of root mean squares, `q95` its 95th percentile over pairs.
+    """
 
     sigma: float
     clean: Unknown = math.nan
@@ -161,10 +68,20 @@ class Level:
     inference_stderr: Unknown = math.nan
     own: Unknown = math.nan
     own_stderr: Unknown = math.nan
+    own_pooled: Unknown = math.nan
+    own_q95: Unknown = math.nan
     two_step: Unknown = math.nan
     two_step_stderr: Unknown = math.nan
+    two_step_pooled: Unknown = math.nan
+    two_step_q95: Unknown = math.nan
     reb: Unknown = math.nan
     reb_stderr: Unknown = math.nan
+    reb_pooled: Unknown = math.nan
+    reb_q95: Unknown = math.nan
+
+    def bias(self, kind: str, statistic: str) -> float:
+        """Of `own`, `two_step` or `reb`: the number that a search bounds."""
+        return float(getattr(self, kind if statistic == "mean" else f"{kind}_{statistic}"))
 
 
 @dataclass(frozen=True)

@@ -15,33 +15,19 @@ import numpy as np
 from jaxtyping import Float
 
 from biasbound._io import read_json, read_lines
-from biasbound.core.schedule import Schedule
 from biasbound.data.formats import load
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics import energy_spectrum
 from biasbound.metrics.rows import Row, read_rows
 from biasbound.models.gradients import GradientRow
 from biasbound.report.errors import errors_of
-from biasbound.report.parts import (
-    Exploration,
-    Landscape,
-    LandscapeFile,
-    Level,
-    LogRow,
-    Model,
-    Moment,
-    Rollout,
-    RolloutFile,
-    Run,
-    Search,
-    Stage,
-)
+from biasbound.report.parts import Level, LogRow, Model, Moment, Rollout, RolloutFile, Run, Stage
+from biasbound.report.searches import CURE, Search, read_search
 from biasbound.study.stages.material import open_split
 
 __all__ = ["Series", "Step", "Study", "read_study", "told_apart"]
 
 T = TypeVar("T")
-CURE = "run the stage that writes it again"
 
 
 class Step(NamedTuple):
@@ -149,7 +135,7 @@ def read_study(folder: str | Path) -> Study:
         run=known,
         config=config.read_text(encoding="utf-8", errors="replace") if config.exists() else "",
         rows=rows,
-        searches=tuple(_search(*unit) for unit in _units(folder / "02-search")),
+        searches=_searches(folder),
         models=_ordered(_models(folder), rows),
         test=_test(folder / "01-data"),
         stages=tuple(_stages(folder)),
@@ -192,31 +178,10 @@ def _result_rows(folder: Path) -> tuple[Row, ...]:
     return tuple(row for path in paths for row in read_rows(path))
 
 
-def _search(path: Path, label: str, seed: int) -> Search:
-    schedule = path / "schedule.json"
-    return Search(
-        label,
-        seed,
-        schedule=Schedule.load(schedule) if schedule.exists() else None,
-        landscape=_landscape(path / "landscape.json"),
-        exploration=_json(path / "exploration.json", Exploration, Exploration()),
-    )
-
-
-def _landscape(path: Path) -> Landscape | None:
-    found: LandscapeFile | None = _json(path, LandscapeFile, None)
-    if found is None:
-        return None
-    try:
-        levels = Schedule(found.levels).sigma
-        biases = {(b.to, b.start): (b.mean, b.stderr) for b in found.biases}
-        pairs = {(to, start) for to in levels for start in levels if to < start}
-        if missing := pairs - biases.keys():
-            raise ValueError(f"{len(missing)} of {len(pairs)} biases are missing")
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); {CURE}") from None
-    clean = {c.sigma: (c.mean, c.stderr) for c in found.clean}
-    return Landscape(found.tau, found.start, found.start_sigma, levels, clean, biases)
+def _searches(folder: Path) -> tuple[Search, ...]:
+    """Of the searches' own units, then of the trainings in which a ladder grew."""
+    units = [unit for stage in ("02-search", "03-train") for unit in _units(folder / stage)]
+    return tuple(found for unit in units if (found := read_search(*unit)) is not None)
 
 
 def _models(folder: Path) -> tuple[Model, ...]:

@@ -3,25 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-__all__ = ["LOOK", "PALETTE", "WIDTH", "Absent", "curve", "finish", "grid_of", "look", "name_ends", "spread"]
+__all__ = [
+    "BIAS_MAP",
+    "LADDER",
+    "LOOK",
+    "PALETTE",
+    "WIDTH",
+    "Absent",
+    "bias_bar",
+    "bias_norm",
+    "curve",
+    "finish",
+    "grid_of",
+    "look",
+    "name_ends",
+    "needed",
+    "spread",
+]
 
+T = TypeVar("T")
 WIDTH = 9.0  # inches
 # Okabe and Ito's colours without the yellow, which is too light for a line.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#7f7f7f")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+BIAS_MAP = "cividis_r"  # light is harmless, dark is harmful
+LADDER = "#c00000"
 LOOK = {"markersize": 4.5, "linewidth": 1.6, "markeredgewidth": 0.8}
 
 
 class Absent(ValueError):
     """The study does not hold what a figure shows."""
+
+
+def needed(items: Sequence[T], what: str, stage: str) -> Sequence[T]:
+    """The same items, or what to run where there are none."""
+    if not items:
+        raise Absent(f"this run has no {what}: it comes from the stage {stage}")
+    return items
+
+
+def bias_norm() -> LogNorm:
+    """Colours span biases from 1.003 to 4, logarithmically in bias − 1."""
+    return LogNorm(0.003, 3.0)
+
+
+def bias_bar(figure: Figure, drawn: ScalarMappable, axes: Axes, tau: float, name: str) -> None:
+    """The colour bar of biases, with a tick at τ."""
+    bar = figure.colorbar(drawn, ax=axes, extend="both", label=name)
+    ticks = [0.003, 0.01, tau - 1, 0.1, 0.3, 1.0, 3.0]
+    bar.set_ticks(ticks, labels=[f"{1 + t:g}" for t in ticks])
+    bar.ax.minorticks_off()
 
 
 def look(index: int) -> dict[str, Any]:

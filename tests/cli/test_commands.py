@@ -144,6 +144,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, capsys):
     refused(["run", "/proc/run", "--preset", "ks-smoke"], capsys, "/proc/run")
 
 
+@pytest.mark.long
 def test_a_full_disk_loses_nothing(tmp_path):
     """A limit on the size of files stands for the end of the disk; without it the same command goes on."""
     command = ["train", tmp_path / "run", "--method", "direct", *TINY]

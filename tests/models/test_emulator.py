@@ -44,14 +44,14 @@ def test_a_rollout_with_history_starts_from_past_frames_in_their_order():
 
 
 def test_members_differ_and_do_not_depend_on_batching():
-    made, x0 = emulator("eps"), advected(5)[:, 0]
-    whole = made.rollout(x0, 3, members=3, generator=seeded(4), batch=64).states
-    for size in (1, 4, 7):
-        some = made.rollout(x0, 3, members=3, generator=seeded(4), batch=size).states
+    made, x0 = emulator("eps"), advected(3)[:, 0]
+    whole = made.rollout(x0, 3, members=2, generator=seeded(4), batch=64).states
+    for size in (1, 4):
+        some = made.rollout(x0, 3, members=2, generator=seeded(4), batch=size).states
         # Sums in another order differ in the last digits, and random weights amplify them step by step.
         assert (some - whole).abs().max() < 1e-3 * whole.abs().max()
     assert not torch.allclose(whole[0], whole[1], atol=1e-3)
-    assert torch.equal(whole, made.rollout(x0, 3, members=3, generator=seeded(4)).states)
+    assert torch.equal(whole, made.rollout(x0, 3, members=2, generator=seeded(4)).states)
 
 
 def test_batching_bounds_what_the_network_sees():

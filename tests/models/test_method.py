@@ -211,7 +211,7 @@ def test_a_fine_tuned_method_starts_from_its_own_training(made):
 @given(methods())
 def test_the_loss_is_that_of_the_value(made):
     recipe = made.recipe(unroll=3, n=1, detach=True)
-    assert recipe.lowest == (FOCUS if made.focus else None)
+    assert recipe.share == (FOCUS if made.focus else None)
     if made.finetune:
         assert (recipe.unroll, recipe.between, recipe.n, recipe.detach) == (3, made.finetune, 1, True)
     else:

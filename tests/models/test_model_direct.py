@@ -74,6 +74,6 @@ def test_conditions_and_history_stay_behind_the_newest_frame():
 def test_one_call_per_step():
     assert direct(1.0).calls == 1
     assert direct(1.0).spec() == {}
-    assert Direct.passes(Recipe(7)) == 8
+    assert Direct.passes(Recipe(7), 1) == 8
     assert not Direct.noisy
     assert direct(1.0).advance(advected(2, dtype=torch.float64)[:, 0]).shape == (2, 1, 16)

@@ -26,9 +26,7 @@ def study(run):
 @pytest.fixture(scope="session")
 def flow(tmp_path_factory):
     """The same in two dimensions."""
-    return fabricate(
-        tmp_path_factory.mktemp("report") / "flow", rank=2, points=16, frames=9, methods=["unet"]
-    )
+    return fabricate(tmp_path_factory.mktemp("report") / "flow", rank=2, points=16, frames=9, methods=["unet"])
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_study import METHODS, NFE, put
+from matplotlib.figure import Figure
+from report_study import METHODS, NFE, TAU, put
 
-from biasbound.report import figures_flow, figures_rows, figures_search
+from biasbound.report import figures_flow, figures_growth, figures_rows, figures_search
 from biasbound.report.figures import FIGURES, save_figures
+from biasbound.report.searches import FrontPoint
 from biasbound.report.staircase import staircase, tau_edges
 from biasbound.report.study import read_study
 from biasbound.report.style import look, spread
@@ -76,18 +79,80 @@ def test_landscape_marks_the_ladders_levels(study):
 
 
 def test_thresholds_hold_the_points_in_their_box(study):
-    search = study.searches[0]
-    points = search.exploration.points
+    points = study.searches[0].exploration.points
     for tau in figures_search.TAUS:
-        for sigma, errors in figures_search.crossings(search, tau, 0.01):
+        for sigma, errors in figures_search.crossings(points, tau, 0.01):
             inside = [p.clean for p in points if p.sigma == sigma and abs(p.own - tau) <= 0.01]
             assert sorted(errors) == sorted(inside)
-    everything = figures_search.crossings(search, 1.0, np.inf)
+    everything = figures_search.crossings(points, 1.0, np.inf)
     assert sum(len(errors) for _, errors in everything) == len(points)
 
 
+def test_thresholds_put_the_searches_of_a_method_together_with_a_cross_for_each_tau(study):
+    first, *others = (s for s in study.searches if s.exploration.points)
+    lower = min(s for s in first.exploration.levels if s not in first.exploration.solved)
+    looser = replace(first.exploration, tau=1.1, solved={**first.exploration.solved, lower: None})
+    again = replace(first, seed=1, label=f"{first.label} @ other", exploration=looser)
+    both = replace(study, searches=(first, again, *others))
+    figure = figures_search.thresholds(both, width=0.05)
+    assert [a.get_title() for a in figure.axes] == [first.label, *(s.label for s in others)]
+    crosses = [line(figure.axes[0], f"lowest stable level at τ = {tau}")[0] for tau in (1.03, 1.1)]
+    assert [list(x) for x in crosses] == [[min(first.exploration.solved)], [lower]]
+    assert "± 0.05" in figure.axes[0].get_legend().get_texts()[-1].get_text()
+
+
+def test_growth_draws_what_was_tried_and_what_joined(study):
+    search = next(s for s in study.searches if s.growth)
+    found = search.growth
+    levels, errors = figures_growth.growth(study).axes[:2]
+    tried = [d for d in levels.lines if d.get_marker() == "s"]
+    ringed = [d for d in tried if d.get_markeredgewidth() > 1]
+    assert len(tried) == sum(len(r.levels) - 1 for r in found.rounds[1:])
+    within = [
+        (one.update, level.sigma)
+        for number, one in enumerate(found.rounds)
+        for level in found.tried(number)
+        if level.own <= TAU and level.two_step <= TAU
+    ]  # in the fabricated growth every lower level is the better one
+    assert [d.get_xdata()[0] for d in ringed] == [update for update, _ in within]
+    np.testing.assert_allclose([d.get_ydata()[0] for d in ringed], [figures_growth.height_of(s) for _, s in within])
+    joined = figures_growth.joined_at(found)
+    assert list(joined) == list(found.rounds[-1].ladder)
+    rungs = [d for d in levels.lines if d.get_linestyle() == "-" and len(d.get_xdata()) == 2]
+    assert [tuple(d.get_xdata()) for d in rungs] == [(start, found.updates) for start in joined.values()]
+    for sigma, points in figures_growth.level_errors(found).items():
+        x, y = line(errors, f"{sigma:.4g}")
+        assert list(zip(x, y, strict=True)) == [(update, error) for update, error, _ in points]
+
+
+def test_feasible_levels_are_those_within_the_statistic_that_is_bounded(study):
+    found = next(s.growth for s in study.searches if s.growth)
+    last = len(found.rounds) - 1
+    for statistic in ("mean", "pooled", "q95"):
+        for tau in (1.0, 1.02, 1.05, 1.5):
+            bounded = replace(found, statistic=statistic, tau=tau, tau_own=tau)
+            worst = {s.sigma: max(s.bias("own", statistic), s.bias("two_step", statistic)) for s in found.tried(last)}
+            within = [s.sigma for s in found.tried(last) if bounded.feasible(last, s)]
+            assert within == [s for s, bias in worst.items() if bias <= tau]
+    worse = replace(found.tried(last)[0], clean=1.0)
+    assert not replace(found, tau=99.0, tau_own=99.0).feasible(last, worse)  # than the frontier
+
+
+def test_front_marks_the_greedy_and_the_chosen_ladder(study):
+    search = next(s for s in study.searches if s.front)
+    (axes,) = figures_growth.front(study).axes
+    points = {p.calls: p.mean for p in search.front.front}
+    assert dict(zip(*(column.tolist() for column in axes.containers[0][0].get_data()), strict=True)) == points
+    (chosen,), (error,) = line(axes, "the study's ladder")
+    assert (chosen, error) == (len(search.schedule), points[len(search.schedule)])
+    measured = replace(search, front=replace(search.front, greedy=FrontPoint(2, (0.1, 0.9), 0.5, 0.1)))
+    (axes,) = figures_growth.front(replace(study, searches=(measured,))).axes
+    assert [column.tolist() for column in line(axes, "greedy ladder")] == [[2], [0.5]]
+
+
 def test_ladder_steps_lie_on_its_jumps(study):
-    for axes, search in zip(figures_search.ladder(study).axes[:2], study.searches, strict=True):
+    drawn = figures_search.ladder(study).axes[: len(study.searches)]
+    for axes, search in zip(drawn, study.searches, strict=True):
         assert axes.get_title().startswith(search.label)
         levels = search.landscape.levels
         cells = [levels.index(s) for s in search.schedule.sigma]
@@ -130,10 +195,7 @@ def test_calls_and_correlation_show_the_tables_numbers(study):
         container.get_label(): (container[0].get_xdata()[0], container[0].get_ydata()[0])
         for container in figures_rows.calls(study).axes[0].containers
     }
-    assert drawn == {
-        label: (NFE[label], pytest.approx(1.1 * (end / 100) ** 2))
-        for label, end in METHODS.items()
-    }
+    assert drawn == {label: (NFE[label], pytest.approx(1.1 * (end / 100) ** 2)) for label, end in METHODS.items()}
     axes = figures_rows.correlation(study).axes[0]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == study.labels
     for container, end in zip(axes.containers, METHODS.values(), strict=True):
@@ -203,11 +265,24 @@ def test_figures_leave_no_global_state(study):
     assert dict(matplotlib.rcParams) == before
 
 
+def test_a_figure_takes_its_option_by_name(study, tmp_path, monkeypatch):
+    taken = []
+    monkeypatch.setitem(FIGURES, "thresholds", lambda study, width=0.01: taken.append(width) or Figure())
+    for wish in ("thresholds", "thresholds=0.05"):
+        save_figures(study, tmp_path, [wish])
+    assert taken == [0.01, 0.05]
+    for wish, problem in (
+        ("thresholds=wide", "positive number"),
+        ("thresholds=-1", "positive"),
+        ("ladder=2", "option"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            save_figures(study, tmp_path, [wish])
+
+
 def test_every_figure_has_its_paragraph():
     text = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
-    assert set(re.findall(r"^`biasbound report RUN --figure (\w+)`: ", text, re.MULTILINE)) == set(
-        FIGURES
-    )
+    assert set(re.findall(r"^`biasbound report RUN --figure (\w+)`: ", text, re.MULTILINE)) == set(FIGURES)
 
 
 @given(st.lists(st.floats(-0.5, 1.5), max_size=30).map(sorted))

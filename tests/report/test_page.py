@@ -24,9 +24,7 @@ def test_the_page_loads_in_silence_and_alone(opened, file):
 def test_text_is_text(opened, tab):
     assert tab.inner_text("#dataset") == EVIL
     assert EVIL in tab.inner_text("#title")
-    assert EVIL.replace('"', '\\"') in tab.evaluate(
-        "document.getElementById('config').textContent"
-    )
+    assert EVIL.replace('"', '\\"') in tab.evaluate("document.getElementById('config').textContent")
     assert tab.evaluate("document.querySelectorAll('script').length") == 2
     assert "dialog" not in opened.said
 
@@ -63,9 +61,7 @@ def test_the_player_shows_the_error_of_each_rollout(study, tab):
             tab.select_option("#p-member", index=member)
             set_value(tab, "#p-frame", frame)
             error = model.rollout.prediction[member, trajectory, frame] - truth[trajectory, frame]
-            shown = re.search(
-                r"RMS error ([\d.]+)(?:·10(⁻?[⁰¹²³⁴-⁹]+))?", tab.inner_text("#p-readout")
-            )
+            shown = re.search(r"RMS error ([\d.]+)(?:·10(⁻?[⁰¹²³⁴-⁹]+))?", tab.inner_text("#p-readout"))
             value = float(shown[1])
             if shown[2]:
                 digits = shown[2].translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
@@ -77,21 +73,49 @@ def test_lines_can_be_switched_and_read_by_keyboard(tab):
     legend = tab.locator("#error-chart .legend button")
     assert legend.all_inner_texts() == list(METHODS)
     lines = tab.locator("#error-chart path.line[data-name]")
-    assert lines.count() == 4
+    assert lines.count() == len(METHODS)
     legend.nth(0).focus()
     tab.keyboard.press("Enter")
-    assert lines.count() == 3
+    assert lines.count() == len(METHODS) - 1
     assert legend.nth(0).get_attribute("aria-pressed") == "false"
     tab.keyboard.press("Enter")
-    assert lines.count() == 4
+    assert lines.count() == len(METHODS)
     tab.focus("#error-chart .chart svg")
     tab.keyboard.press("End")
     assert "40" in tab.inner_text("#error-chart .tip")
 
 
+def test_biases_are_shown_with_all_their_statistics(study, tab):
+    model = next(m for m in study.models if m.label == "linear")
+    number = [m.label for m in study.models if m.bias].index("linear")
+    tab.select_option("#bias-select", value="kind:reb")
+    worst = max(model.bias, key=lambda level: level.reb)
+    rows = {
+        r.locator("th").inner_text(): r.locator("td").all_inner_texts()
+        for r in tab.locator("#bias-table tbody tr").all()
+    }
+    at, mean, pooled, q95 = rows["linear"]
+    for shown, value in zip(
+        (at, mean.split()[0], pooled, q95), (worst.sigma, worst.reb, worst.reb_pooled, worst.reb_q95), strict=True
+    ):
+        assert float(shown) == pytest.approx(value, rel=1e-3)
+    tab.select_option("#bias-select", value=f"model:{number}")
+    assert tab.locator("#bias-table tbody tr").count() == 3 * len(model.bias) - 1  # the top has no level above
+    tab.focus("#bias-chart .chart svg")
+    tab.keyboard.press("Home")
+    assert "95th percentile" in tab.inner_text("#bias-chart .tip")
+
+
+def test_ticks_of_one_axis_have_different_names(visitor, study, tmp_path):
+    flat = [replace(m, bias=tuple(replace(r, reb=1 + 1e-5 * i) for i, r in enumerate(m.bias))) for m in study.models]
+    visitor.visit(write_page(replace(study, models=tuple(flat)), tmp_path / "page.html"))
+    names = visitor.tab.locator('#bias-chart .chart text[text-anchor="end"]').all_text_contents()
+    assert len(set(names)) == len(names) > 2
+
+
 def test_every_control_has_a_name_and_a_visible_focus(tab):
     nameless = tab.evaluate(
-        """[...document.querySelectorAll('select, input, button, svg[tabindex], [role=region]')].filter(e =>
+        """[...document.querySelectorAll('select, input, textarea, button, svg[tabindex], [role=region]')].filter(e =>
              !(e.labels?.length || e.textContent.trim() || e.getAttribute('aria-label'))).map(e => e.outerHTML.slice(0, 80))"""
     )
     assert nameless == []
@@ -105,18 +129,10 @@ def test_every_control_has_a_name_and_a_visible_focus(tab):
 def test_tab_reaches_every_control_in_order(tab):
     tab.focus(".skip")
     order = []
-    for _ in range(60):
+    for _ in range(110):
         order.append(tab.evaluate("document.activeElement?.id || document.activeElement?.tagName"))
         tab.keyboard.press("Tab")
-    wanted = [
-        "theme",
-        "headline",
-        "search-select",
-        "tau",
-        "start-rule",
-        "tau-reset",
-        "bias-select",
-    ]
+    wanted = ["theme", "headline", "search-select", "tau", "start-rule", "tau-reset", "bias-select"]
     places = [order.index(name) for name in wanted if name in order]
     assert len(places) == len(wanted)
     assert places == sorted(places)
@@ -154,9 +170,7 @@ def test_a_phone_does_not_scroll_sideways(browser, file, flow, tmp_path):
     watched.context.close()
 
 
-@pytest.mark.parametrize(
-    "gone", ["01-data", "02-search", "03-train", "06-evaluate", "results.jsonl"]
-)
+@pytest.mark.parametrize("gone", ["01-data", "02-search", "03-train", "06-evaluate", "results.jsonl"])
 def test_a_partial_run_gives_a_page_of_the_rest(visitor, copy, gone):
     shutil.rmtree(copy / gone) if (copy / gone).is_dir() else (copy / gone).unlink()
     visitor.visit(write_page(read_study(copy), copy / "index.html"))
@@ -165,7 +179,7 @@ def test_a_partial_run_gives_a_page_of_the_rest(visitor, copy, gone):
 
 
 def test_a_broken_rollout_is_reported(visitor, copy):
-    file = copy / "05-rollout/adaptive-v/seed-0/prediction.npy"
+    file = copy / "05-rollout" / list(METHODS)[-1] / "seed-0/prediction.npy"
     broken = np.load(file)
     broken[:, :, 7:] = np.inf
     np.save(file, broken)
@@ -180,15 +194,10 @@ def test_a_broken_rollout_is_reported(visitor, copy):
 def test_the_headline_is_table_1(study, tab):
     table = table1(study.rows)
     wanted = [
-        [f"{c.value} {c.rest}".split() for c in line.cells[table.left :]]
-        for group in table.groups
-        for line in group
+        [f"{c.value} {c.rest}".split() for c in line.cells[table.left :]] for group in table.groups for line in group
     ]
     lines = tab.locator("#headline tbody tr")
-    shown = [
-        [text.split() for text in line.locator("td:not(.words)").all_inner_texts()]
-        for line in lines.all()
-    ]
+    shown = [[text.split() for text in line.locator("td:not(.words)").all_inner_texts()] for line in lines.all()]
     assert shown == wanted
     best = sum(c.best for group in table.groups for line in group for c in line.cells)
     assert tab.locator("#headline td.best").count() == best > 0

@@ -9,14 +9,7 @@ import pytest
 from biasbound.metrics.rows import Row
 from biasbound.report.page import page as page_text
 from biasbound.report.page.payload import payload
-from biasbound.report.page.rollouts import (
-    Cut,
-    fitted,
-    pack_error,
-    pack_truth,
-    rollouts,
-    unpack_error,
-)
+from biasbound.report.page.rollouts import Cut, fitted, pack_error, pack_truth, rollouts, unpack_error
 from biasbound.report.study import Study
 from biasbound.report.tables import table1
 

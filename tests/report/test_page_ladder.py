@@ -9,9 +9,10 @@ from browsing import drawn_ladder, set_value
 from report_study import put
 
 from biasbound.core.bias import Estimate
+from biasbound.core.schedule import Schedule
 from biasbound.core.search import ForcedTransition, greedy_schedule, start_level
 from biasbound.report.page import write_page
-from biasbound.report.parts import Landscape, Search
+from biasbound.report.searches import Front, FrontPoint, Landscape, Search
 from biasbound.report.study import read_study
 
 
@@ -108,3 +109,106 @@ def test_reset_returns_to_the_searched_ladder(study, tab):
     tab.click("#tau-reset")
     assert drawn_ladder(tab) == list(study.searches[0].schedule.sigma)
     assert "trained" in tab.inner_text("#ladder-note")
+
+
+def grown_page(tab, study):
+    """The grown search, chosen in the section of the ladder."""
+    number = next(i for i, s in enumerate(study.searches) if s.growth)
+    tab.select_option("#search-select", value=str(number))
+    return study.searches[number]
+
+
+def at_calls(tab, calls):
+    """Move the front's cursor to a number of calls, by keyboard."""
+    tab.focus("#front-chart .chart svg")
+    tab.keyboard.press("Home")
+    for _ in range(calls - 1):
+        tab.keyboard.press("ArrowRight")
+
+
+def test_every_point_of_the_front_is_taken_by_click_and_by_key(study, tab, tmp_path):
+    search = grown_page(tab, study)
+    points = search.front.front
+    assert len(points) > 2
+    for point in points:
+        at_calls(tab, point.calls)
+        assert f"calls {point.calls}" in tab.inner_text("#front-chart .tip")
+        tab.keyboard.press("Enter")
+        assert drawn_ladder(tab) == list(point.sigma)
+        assert tab.locator("#overlay .jump").count() == point.calls - 1
+        put(tmp_path / "taken.json", tab.input_value("#front-json"))
+        taken = Schedule.load(tmp_path / "taken.json")
+        assert taken.sigma == point.sigma
+        assert taken.meta["error"] == point.mean
+    box = tab.locator("#front-chart .chart svg").bounding_box()
+    tab.mouse.click(box["x"] + 70, box["y"] + box["height"] / 2)  # at the left: one call
+    assert drawn_ladder(tab) == list(points[0].sigma)
+    assert "another ladder" in tab.inner_text("#ladder-note")
+    tab.click("#tau-reset")
+    assert drawn_ladder(tab) == list(search.schedule.sigma)
+
+
+def test_the_taken_ladder_can_be_copied_and_downloaded(study, opened, tab, tmp_path):
+    search = grown_page(tab, study)
+    with tab.expect_download() as saved:
+        tab.click("#front-save")
+    saved.value.save_as(tmp_path / "saved.json")
+    assert Schedule.load(tmp_path / "saved.json") == search.schedule
+    assert saved.value.suggested_filename.endswith(f"-{len(search.schedule)}.json")
+    tab.click("#front-copy")
+    assert "Copied" in tab.inner_text("#front-done")
+    assert opened.said == []
+
+
+def test_the_front_rings_the_study_s_and_the_greedy_ladder(study, visitor, tab, tmp_path):
+    search = grown_page(tab, study)
+    assert tab.locator('#front-chart .ring[data-name="the study\'s ladder"]').count() == 1
+    elsewhere = Schedule(search.schedule.sigma, {"greedy": [0.123, search.schedule.sigma[-1]]})
+    changed = replace(study, searches=(replace(search, schedule=elsewhere),))
+    visitor.visit(write_page(changed, tmp_path / "page.html"))
+    assert visitor.tab.locator('#front-chart .ring[data-name="greedy ladder"]').count() == 0
+    assert "not measured" in visitor.tab.inner_text("#front-readout")
+
+
+def test_the_growth_shows_every_measurement_to_mouse_and_keyboard(study, tab):
+    found = grown_page(tab, study).growth
+    tried = [(n, level) for n in range(len(found.rounds)) for level in found.tried(n)]
+    assert tab.locator("#growth-map .tried").count() == len(tried)
+    assert tab.locator("#growth-map .tried.feasible").count() == sum(found.feasible(*one) for one in tried)
+    assert tab.locator("#growth-map .rung").count() == len(found.rounds[-1].ladder)
+    tab.focus("#growth-map svg")
+    seen = set()
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowUp"):
+        tab.keyboard.press(key)
+        seen.add(tab.inner_text("#growth-cell"))
+    assert len(seen) >= 4
+    number, level = tried[-1]
+    tab.hover(f'#growth-map .tried[data-cell="{len(tried) - 1}"]', force=True)
+    text = tab.inner_text("#growth-cell")
+    for value in (level.own, level.two_step, level.own_q95, level.two_step_q95, level.sigma):
+        assert f"{float(f'{value:.4g}'):g}" in text
+    assert f"{found.rounds[number].update:,}" in text
+
+
+def test_searches_with_a_unit_of_their_own_have_no_growth(study, tab):
+    tab.select_option("#search-select", value="0")
+    assert study.searches[0].growth is None
+    for part in ("#front", "#growth"):
+        assert tab.locator(part).is_hidden()
+
+
+def test_a_ladder_that_did_not_grow_has_no_jump(visitor, study, tmp_path):
+    search = next(s for s in study.searches if s.growth)
+    top = search.landscape.levels[-1]
+    alone = replace(search.landscape, levels=(top,), clean={top: (0.3, 0.01)}, biases={}, start_sigma=top)
+    one = replace(
+        search, landscape=alone, schedule=Schedule([top]), front=Front((FrontPoint(1, (top,), 0.3, 0.01),), 1)
+    )
+    visitor.visit(write_page(replace(study, searches=(one,)), tmp_path / "page.html"))
+    assert drawn_ladder(visitor.tab) == [top]
+    visitor.tab.focus("#heatmap svg")
+    visitor.tab.keyboard.press("ArrowLeft")
+    at_calls(visitor.tab, 1)
+    visitor.tab.keyboard.press("Enter")
+    assert "1 level, 1 network call" in visitor.tab.inner_text("#ladder-title")
+    assert visitor.said == []

@@ -16,8 +16,8 @@ from biasbound.report.layout import Cell, Line, Table
 from biasbound.report.tables import demo_table, table1
 
 
-def row(dataset, method, metric, value, step=None, seed=0, nfe=4, updates=2000, seconds=90.0):
-    return Row(dataset, method, seed, metric, step, value, None, None, nfe, updates, seconds)
+def row(dataset, method, metric, value, step=None, seed=0, nfe=4, updates=2000, seconds=90.0, ledger=0):
+    return Row(dataset, method, seed, metric, step, value, None, None, nfe, updates, seconds, ledger)
 
 
 def unit(dataset="ks", method="unet", seed=0, size=1.0, broken=0.0, **cost):
@@ -64,13 +64,32 @@ def test_columns_are_the_papers_and_the_cost():
     assert line == ["KS", "Direct TF", "1.00e-7", "1.00e-5", "70.0 (50.0, 80.0)", "3.0e1", "4", "2,000", "90", "0"]  # fmt: skip
 
 
+@pytest.mark.parametrize(("table", "before"), [(table1, "Updates"), (demo_table, "NFE")])
+def test_the_ledger_stands_beside_the_cost_where_it_was_counted(table, before):
+    old = [*unit(method="linear"), *unit(method="unet")]
+    assert "edger" not in table(old).text()
+    made = table([*unit(method="linear"), *unit(method="unet", ledger=960_000)])
+    head = grid(made)[0]
+    assert head.index("Ledger") == head.index(before) + 1
+    assert cells(made, "Ledger") == ["960,000", "–"]
+    assert "samples passed through the network" in made.text()
+    seeds = table([*unit(ledger=1000), *unit(seed=1, ledger=1200)])
+    assert cells(seeds, "Ledger") == ["1,000–1,200"]
+
+
+@given(st.integers(100, 10**9), st.floats(0, 2))
+def test_unequal_ledgers_are_named(ledger, gap):
+    """A note as soon as two ledgers of one dataset are more than 1 % apart; datasets are not compared."""
+    other = round(ledger * (1 + gap))
+    rows = [*unit(ledger=ledger), *unit(method="linear", ledger=other), *unit("kolmogorov", ledger=7)]
+    note = [n for n in table1(rows).notes if "differ" in n]
+    assert len(note) == (other / ledger - 1 > 0.01)
+    assert all("KS" in n and "Kolmo" not in n for n in note)
+
+
 def test_transonic_is_in_normalised_units_with_its_last_error():
     table = table1(unit("transonic"))
-    assert [cells(table, n)[0] for n in ("1-step MSE", "10-step MSE", LONG)] == [
-        "2.00e-7",
-        "2.00e-5",
-        "2.00e-3",
-    ]
+    assert [cells(table, n)[0] for n in ("1-step MSE", "10-step MSE", LONG)] == ["2.00e-7", "2.00e-5", "2.00e-3"]
     assert "normalised units: Tra" in table.text()
     assert "normalised units" not in table1(unit("ks")).text()
 
@@ -112,11 +131,7 @@ def test_titles_are_the_papers_words(label, title):
 
 
 def test_the_best_of_each_dataset_is_bold():
-    rows = [
-        *unit(method="unet", size=2.0),
-        *unit(method="linear"),
-        *unit("kolmogorov", "unet", size=9.0),
-    ]
+    rows = [*unit(method="unet", size=2.0), *unit(method="linear"), *unit("kolmogorov", "unet", size=9.0)]
     table = table1(rows)
     for name in ("1-step MSE", "10-step MSE", LONG, "Last-step FSD"):
         alone, unet, linear = cells(table, name)
@@ -181,14 +196,7 @@ def test_no_label_is_markup(label):
             continue
         assert len(re.findall(r"(?<!\\)&", line)) == count - 1
         bare = line.removesuffix(r" \\")
-        for known in (
-            r"\textbackslash{}",
-            r"\textasciitilde{}",
-            r"\textasciicircum{}",
-            "$<$",
-            "$>$",
-            r"\&",
-        ):
+        for known in (r"\textbackslash{}", r"\textasciitilde{}", r"\textasciicircum{}", "$<$", "$>$", r"\&"):
             bare = bare.replace(known, "")
         bare = re.sub(r"\\textbf\{([^{}]*)\}", r"\1", bare)
         assert not re.search(r"(?<!\\)[%$#_{}~^]", bare), line

@@ -13,7 +13,7 @@ from biasbound.train.options import learning_rate
         ({"batch": 0}, "batch must be at least 1"),
         ({"lr": 0.0}, "lr must be above 0"),
         ({"warmup": -1}, "warmup not below"),
-        ({"optimiser": "sgd"}, "optimiser is adam or adamw, not 'sgd'"),
+        ({"optimiser": "sgd"}, "no optimiser 'sgd'"),
         ({"weight_decay": -0.1}, "weight_decay must not be below 0"),
         ({"clip": 0.0}, "clip must be above 0 or none"),
         ({"ema": 1.0}, "ema is a decay"),

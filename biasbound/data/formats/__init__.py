@@ -7,9 +7,8 @@
     numpy      a .npy array with a time step
 
 Each format has one file here, with its `Format`. To add one: `FORMATS["mine"] = Format(…)`; the built-in formats are
-asked first. What cannot be read is refused in one sentence that says what was found and what was expected.
-
-Nothing heavy is imported before a format is asked for, so that --help can list them.
+asked first. What cannot be read is refused in one sentence that says what was found and what was expected. Nothing
+heavy is imported before a format is asked for, so that --help can list them.
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ from biasbound.data.layout import Boundary, Layout
 from biasbound.data.trajectories import Trajectories
 
 FIELDS = ("velocity", "density", "pressure")
+VELOCITY = ("velocity_x", "velocity_y", "density", "pressure")
+MOMENTUM = ("momentum_x", "momentum_y", "density", "pressure")
 STEP = 0.1  # D/U
 OPEN: tuple[Boundary, ...] = ("open", "open")
 # 256 × 128 points with ends at x = −1.5, 10.5 and y = ±3 (in D), and the pair mid-points of them that make
@@ -34,10 +36,6 @@ OPEN: tuple[Boundary, ...] = ("open", "open")
 DOMAIN = ((-1.5 - 6 / 255, 10.5 + 6 / 255), (-3 - 3 / 127, 3 + 3 / 127))
 SCALARS = {"mach": "Mach Number", "reynolds": "Reynolds Number"}
 SERIES = {"drag": "Drag Coefficient", "lift": "Lift Coefficient"}
-
-
-def _channels(stem: str) -> tuple[str, ...]:
-    return f"{stem}_x", f"{stem}_y", "density", "pressure"
 
 
 def _simulations(folder: Path) -> list[Path]:
@@ -48,10 +46,8 @@ def _array(path: Path, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """The one array of an .npz file."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            if "arr_0" not in file:
-                raise ValueError(f"{path}: found the keys {list(file)}, expected arr_0")
             array = np.asarray(file["arr_0"])
-    except (zipfile.BadZipFile, EOFError) as error:
+    except (zipfile.BadZipFile, EOFError, KeyError) as error:
         raise ValueError(f"{path}: found a damaged .npz file ({error})") from None
     except FileNotFoundError:
         raise ValueError(f"{path} is missing from its simulation") from None
@@ -63,9 +59,9 @@ def _array(path: Path, shape: tuple[int, ...] | None = None) -> np.ndarray:
 class _Files:
     """Channels (x, y of momentum or velocity, density, pressure) from the three files of a frame."""
 
-    def __init__(self, folders: list[Path], numbers: list[str], grid: tuple[int, ...], momentum: bool) -> None:
-        self._folders, self._numbers, self._grid, self._momentum = folders, numbers, grid, momentum
-        self.channels, self.dtype = 4, _array(folders[0] / f"density_{numbers[0]}.npz").dtype.newbyteorder("=")
+    def __init__(self, folders: list[Path], numbers: list[str], density: np.ndarray, momentum: bool) -> None:
+        self._folders, self._numbers, self._grid, self._momentum = folders, numbers, density.shape[1:], momentum
+        self.channels, self.dtype = 4, density.dtype.newbyteorder("=")
 
     def read(self, frames: Frames) -> Float[np.ndarray, "F 4 X Y"]:
         out = np.empty((len(frames), 4, *self._grid), self.dtype)
@@ -93,8 +89,8 @@ def _description(simulation: Path, numbers: list[str]) -> tuple[dict[str, float]
     path = simulation / "src" / "description.json"
     wanted = f"expected JSON with {list(SCALARS.values())}"
     told: dict[str, Any] = read_json(path, dict[str, Any], wanted)
-    frames = [int(n) for n in numbers]
     try:
+        frames = [int(n) for n in numbers]
         scalars = {ours: float(told[theirs]) for ours, theirs in SCALARS.items() if theirs in told}
         long = {ours: told[theirs] for ours, theirs in SERIES.items() if len(told.get(theirs, ())) > frames[-1]}
         series = {ours: np.array(values, dtype=np.float64)[frames] for ours, values in long.items()}
@@ -112,7 +108,8 @@ def read(path: Path, dt: float | None = None, momentum: bool = False) -> Traject
     for folder in folders[1:]:
         if _numbers(folder) != numbers:
             raise ValueError(f"{folder}: its frames differ from those of {folders[0]}")
-    grid = _array(folders[0] / f"density_{numbers[0]}.npz").shape[1:]
+    density = _array(folders[0] / f"density_{numbers[0]}.npz")
+    grid = density.shape[1:]
     if len(grid) != 2:
         raise ValueError(f"{folders[0]}: found density on a grid of {grid}, expected (1, X, Y)")
     told = [_description(folder, numbers) for folder in folders]
@@ -121,15 +118,14 @@ def read(path: Path, dt: float | None = None, momentum: bool = False) -> Traject
     parameters = {n: np.array([t[0][n] for t in told]) for n in told[0][0]}
     if not np.array_equal(ids, np.arange(len(folders))):
         parameters["simulation"] = ids
-    both = set.intersection(*(set(t[1]) for t in told))
-    channels, step = _channels("momentum" if momentum else "velocity"), STEP if dt is None else dt
-    how = "momentum, as stored" if momentum else "stored momentum over density"
+    channels, how = (MOMENTUM, "momentum, as stored") if momentum else (VELOCITY, "stored momentum over density")
+    step = STEP if dt is None else dt
     return Trajectories.open(
         Layout("transonic", len(folders), len(numbers), channels, grid, step, DOMAIN, OPEN, points="centre"),
-        _Files(folders, numbers, grid, momentum),
+        _Files(folders, numbers, density, momentum),
         name=str(path),
         parameters=parameters,
-        series={n: np.stack([t[1][n] for t in told]) for n in SERIES if n in both},
+        series={n: np.stack([t[1][n] for t in told]) for n in SERIES if all(n in t[1] for t in told)},
         static={"mask": masks[0] if (masks == masks[0]).all() else masks},
         provenance={"read from": "ACDM folder", "velocity": how},
     )
@@ -139,17 +135,13 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
     """Save momentum (or velocity times density), density and pressure, frame by frame."""
     grid, names = trajectories.layout.grid, trajectories.channels
     parameters, series = trajectories.parameters, trajectories.series
-    stem = "momentum" if "momentum_x" in names else "velocity"
-    wanted = _channels(stem)
+    wanted = MOMENTUM if "momentum_x" in names else VELOCITY
     if len(grid) != 2 or {*wanted} != {*names} or "mach" not in parameters:
-        raise ValueError(
-            f"{trajectories.name}: ACDM folders hold {list(wanted)} in two dimensions and a "
-            f"parameter mach; found {list(names)} on {grid} with {list(parameters)}"
-        )
+        hold = f"ACDM folders hold {list(wanted)} in two dimensions and a parameter mach"
+        raise ValueError(f"{trajectories.name}: {hold}; found {list(names)} on {grid} with {list(parameters)}")
     order = [names.index(name) for name in wanted]
     ids = parameters.get("simulation", np.arange(len(trajectories)))
-    mask = trajectories.static.get("mask", np.ones(grid))
-    masks = np.broadcast_to(mask, (len(trajectories), *grid)).astype(np.int64)
+    masks = np.broadcast_to(trajectories.static.get("mask", 1), (len(trajectories), *grid)).astype(np.int64)
     with replacing(path, overwrite) as temporary:
         folders = [temporary / f"sim_{int(i):06d}" for i in ids]
         for s, folder in enumerate(folders):
@@ -160,7 +152,7 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
             (folder / "src" / "description.json").write_text(json.dumps(scalars | forces, indent=1))
         for s, k, fields in trajectories.pieces():
             fields = fields[:, :, order]
-            if stem == "velocity":
+            if wanted == VELOCITY:
                 fields[:, :, :2] *= fields[:, :, 2:3]
             for i, j in np.ndindex(fields.shape[:2]):
                 for name, part in zip(FIELDS, np.split(fields[i, j], [2, 3]), strict=True):

@@ -1,4 +1,4 @@
-"""What a format is, the cheap looks at files that several formats share, and how to open and save whatever the format."""
+"""What a format is, cheap looks at files that several formats share, and how to open and save whatever the format."""
 
 from __future__ import annotations
 
@@ -37,11 +37,6 @@ class Format:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "__doc__", self.title)  # what `registry.described` shows
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The names that `read` takes beside the path."""
-        return tuple(inspect.signature(self.read).parameters)[1:]
 
 
 def begins(path: Path, magic: bytes) -> bool:
@@ -88,19 +83,13 @@ def detect(path: Path) -> str:
     for name in known(FORMATS):
         if _named(name).matches(path):
             return name
-    if path.is_dir():
-        _refuse_mixture(path)
+    files = hdf5_files(path) if path.is_dir() else []
+    if len({split_of(file) for file in files}) > 1:
+        raise ValueError(f"{path}: found one file per split, {[file.name for file in files]}; name one of them")
+    if files:
+        raise ValueError(f"{path}: found files of the formats {sorted({*map(detect, files)})}; name one of them")
     *first, last = [_named(name).title for name in known(FORMATS)]
     raise ValueError(f"{path}: found {_contents(path)}, expected {', '.join(first)} or {last}")
-
-
-def _refuse_mixture(folder: Path) -> None:
-    """Refuse a folder of HDF5 files that do not belong together."""
-    files = hdf5_files(folder)
-    if len({split_of(file) for file in files}) > 1:
-        raise ValueError(f"{folder}: found one file per split, {[f.name for f in files]}; name one of them")
-    if kinds := sorted({detect(file) for file in files}):
-        raise ValueError(f"{folder}: found files of the formats {kinds}; name one of them")
 
 
 def _contents(path: Path) -> str:
@@ -134,12 +123,13 @@ def load(path: str | Path, *, format: str | None = None, **options: Any) -> Traj
         name = format if format and path.exists() and _named(format).matches(path) else detect(path)
         if format not in (None, name):
             raise ValueError(f"{path}: found the format {name}, but {format} was asked for")
-        chosen = _named(name)
+        read = _named(name).read
+        _, *known_options = inspect.signature(read).parameters
         for option in options:
-            if option not in chosen.options:
-                have = ", ".join(chosen.options) or "none"
+            if option not in known_options:
+                have = ", ".join(known_options) or "none"
                 raise ValueError(f"{path}: the format {name} has no option {option!r}; it has {have}")
-        return chosen.read(path, **options)
+        return read(path, **options)
     except (LookupError, TypeError, AttributeError, RuntimeError, OverflowError) as error:
         raise ValueError(f"{path}: found damaged contents ({error}); copy it again") from None
 

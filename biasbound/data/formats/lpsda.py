@@ -1,8 +1,8 @@
 """Kuramoto–Sivashinsky files of LPSDA and PDEArena.
 
-One HDF5 group named by the split, with `pde_{K}-{N}` (S, K, N), `x` (S, N), `dx` (S,), `t` (S, K) and `dt` (S,). Unless
-told otherwise, their generator varies the time step and the length of the domain between trajectories. Both are then
-kept as parameters `dt` and `length`, and the file's own are the means.
+One HDF5 group named by the split, with `pde_{K}-{N}` (S, K, N), `x` (S, N), `dx` (S,), `t` (S, K) and `dt` (S,).
+Unless told otherwise, their generator varies the time step and the length of the domain between trajectories. Both are
+then kept as parameters `dt` and `length`, and the file's own are the means.
 """
 
 from __future__ import annotations
@@ -32,16 +32,13 @@ def _fields(file: h5py.File) -> list[h5py.Dataset]:
 def read(path: Path, dt: float | None = None) -> Trajectories:
     """Open lazily; any further dataset with one number per trajectory becomes a parameter."""
     with h5py.File(path, "r") as file:
-        found = _fields(file)
-        if len(found) != 1:
-            names = [field.name[1:] for field in found]
-            raise ValueError(f"{path}: found the fields {names}, expected {EXPECTED}")
-        field, group = found[0], found[0].parent
+        fields = _fields(file)
+        if len(fields) != 1:
+            raise ValueError(f"{path}: found the fields {[f.name[1:] for f in fields]}, expected {EXPECTED}")
+        field, group = fields[0], fields[0].parent
         if field.ndim != 3 or 0 in field.shape or field.dtype.kind != "f":
-            raise ValueError(
-                f"{path}: found {field.name[1:]} of shape {field.shape} and {field.dtype}, expected "
-                "floats (trajectories, frames, points) without zeros"
-            )
+            found = f"{field.name[1:]} of shape {field.shape} and {field.dtype}"
+            raise ValueError(f"{path}: found {found}, expected floats (trajectories, frames, points) without zeros")
         samples, frames, points = field.shape
         if "dx" not in group or ("dt" not in group and dt is None):
             raise ValueError(f"{path}: found {sorted(group)}, expected {EXPECTED}")
@@ -71,12 +68,9 @@ def _mean(values: Float64[np.ndarray, " S"]) -> float:
 
 
 def _varied(trajectories: Trajectories, name: str, value: float) -> Float64[np.ndarray, " S"]:
-    """`value` for every trajectory, with the variation that a parameter of this name has.
-
-    The dt of a view with a time stride differs from the parameter dt, which stays that of the file.
-    """
+    """`value` for every trajectory, with the variation that a parameter of this name has."""
     given = trajectories.parameters.get(name, np.full(len(trajectories), value))
-    mean = float(given.mean())
+    mean = float(given.mean())  # not `value` after a time stride: the parameter dt stays that of the file
     return given if np.isclose(mean, value, rtol=1e-9) else given * (value / mean)
 
 
@@ -84,10 +78,8 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
     """Save one channel on one periodic axis, as float64 (float32 fits into it exactly)."""
     samples, frames, channels, *grid = trajectories.shape
     if channels != 1 or len(grid) != 1:
-        raise ValueError(
-            f"{trajectories.name}: LPSDA files hold one channel on one axis, found "
-            f"{channels} channels on a grid of {tuple(grid)}"
-        )
+        found = f"{channels} channels on a grid of {tuple(grid)}"
+        raise ValueError(f"{trajectories.name}: LPSDA files hold one channel on one axis, found {found}")
     (points,), ((low, high),) = grid, trajectories.layout.domain
     dt = _varied(trajectories, "dt", trajectories.dt)
     dx = _varied(trajectories, "length", high - low) / points

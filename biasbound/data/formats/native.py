@@ -23,8 +23,7 @@ from jaxtyping import Float, Float64
 
 from biasbound._io import replacing
 from biasbound.data.formats import well
-from biasbound.data.formats.files import Format, hdf5_files, holds, split_of
-from biasbound.data.joined import concatenate
+from biasbound.data.formats.files import Format
 from biasbound.data.layout import Coordinates, Layout
 from biasbound.data.statistics import Moments, require_finite
 from biasbound.data.trajectories import Trajectories
@@ -32,28 +31,11 @@ from biasbound.data.trajectories import Trajectories
 Piece = tuple[int, int, np.ndarray]  # first trajectory, first frame, fields (n, k, C, *N)
 
 
-def _matches(path: Path) -> bool:
-    """A file, or a folder of files that belong together."""
-    if path.is_file():
-        return holds(path, well.is_well)
-    files = hdf5_files(path)
-    together = len({split_of(file) for file in files}) == 1
-    return together and all(holds(file, well.is_well) for file in files)
-
-
-def read(path: Path, dt: float | None = None) -> Trajectories:
-    """Open a file lazily, or all HDF5 files of a folder, joined along the trajectories."""
-    if path.is_file():
-        return well.read(path, dt)
-    return concatenate([well.read(file, dt) for file in hdf5_files(path)], str(path))
-
-
-def write(trajectories: Trajectories, path: Path, *, dtype: str | None = None, overwrite: bool = False) -> None:
-    """Save trajectories as a view shows them, in their own precision or as `dtype`."""
+def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) -> None:
+    """Save trajectories as a view shows them, in their own precision."""
     kinds = ("parameters", "series", "static", "provenance", "coordinates")
-    facts: dict[str, Any] = {kind: getattr(trajectories, kind) for kind in kinds}
-    facts |= {"dtype": dtype or trajectories.dtype.name, "overwrite": overwrite}
-    write_pieces(path, trajectories.layout, trajectories.pieces(), **facts)
+    facts: dict[str, Any] = {kind: getattr(trajectories, kind) for kind in kinds} | {"dtype": trajectories.dtype.name}
+    write_pieces(path, trajectories.layout, trajectories.pieces(), overwrite=overwrite, **facts)
 
 
 def write_pieces(
@@ -85,13 +67,16 @@ def write_pieces(
         _write_frame(file, layout, axes, coordinates or layout.coordinates(), provenance)
         if origin is not None:
             file["biasbound"].attrs["fingerprint"] = origin
-        _write_scalars(file, parameters, series)
+        scalars = file.create_group("scalars")
+        scalars.attrs["field_names"] = _texts(*parameters, *series)
+        for name, value in {**parameters, **series}.items():
+            scalars.create_dataset(name, data=value).attrs.update(time_varying=name in series, sample_varying=True)
         places = _write_fields(file, layout, axes, static, dtype)
         for s, k, fields in pieces:
             with np.errstate(over="ignore"):
                 fields = fields.astype(dtype, copy=False)
             rows, frames = range(s, s + fields.shape[0]), range(k, k + fields.shape[1])
-            require_finite(fields, layout.channels, rows, frames, f"{layout.name} as {dtype}")
+            require_finite(fields, layout.channels, (rows, frames), f"{layout.name} as {dtype}")
             moments.add(fields, s, k)
             part = np.s_[rows.start : rows.stop, frames.start : frames.stop]
             for dataset, channels in places:
@@ -133,13 +118,6 @@ def _texts(*texts: str) -> np.ndarray:
     return np.array(texts, dtype=h5py.string_dtype())
 
 
-def _write_scalars(file: h5py.File, parameters: Mapping[str, np.ndarray], series: Mapping[str, np.ndarray]) -> None:
-    group = file.create_group("scalars")
-    group.attrs["field_names"] = _texts(*parameters, *series)
-    for name, value in {**parameters, **series}.items():
-        group.create_dataset(name, data=value).attrs.update(time_varying=name in series, sample_varying=True)
-
-
 def _write_fields(
     file: h5py.File, layout: Layout, axes: Sequence[str], static: Mapping[str, np.ndarray], dtype: str
 ) -> list[tuple[h5py.Dataset, list[int]]]:
@@ -176,4 +154,4 @@ def _stems(channels: Sequence[str], axes: Sequence[str]) -> dict[str, list[int]]
     return stems
 
 
-FORMAT = Format("HDF5 in The Well's layout", _matches, read, write, (".h5", ".hdf5"))
+FORMAT = Format("HDF5 in The Well's layout", well.matches, well.read, write, (".h5", ".hdf5"))

@@ -1,9 +1,9 @@
 """HDF5 files with one dataset `x`: SDA's Kolmogorov flow, and the one-dimensional variant of PDEDiff.
 
-`x` is float32: velocity (S, K, 2, H, W) on [0, 2π)², or (S, K, 1, N) on [0, 64). Frames are 0.2 apart. SDA's components
-stand on the faces of a staggered grid, or are block means of these after coarsening. We read both components as if they
-stood on the same points, as SDA's own code does. Files that we write also hold dt and the domain as attributes of `x`,
-which SDA ignores.
+`x` is float32: velocity (S, K, 2, H, W) on [0, 2π)², or (S, K, 1, N) on [0, 64). Frames are 0.2 apart. SDA's
+components stand on the faces of a staggered grid, or are block means of these after coarsening. We read both as if
+they stood on the same points, as SDA's own code does. Files that we write also hold dt and the domain as attributes
+of `x`, which SDA ignores.
 """
 
 from __future__ import annotations
@@ -37,10 +37,8 @@ def read(path: Path, dt: float | None = None) -> Trajectories:
         x = file["x"]
         flow, channels, axis = KINDS.get(x.ndim, ("", (), (0.0, 0.0)))
         if x.dtype.kind != "f" or not channels or x.shape[2] != len(channels):
-            raise ValueError(
-                f"{path}: found x of shape {x.shape} and {x.dtype}, expected floats "
-                "(trajectories, frames, 2, H, W) or (trajectories, frames, 1, N)"
-            )
+            wanted = "floats (trajectories, frames, 2, H, W) or (trajectories, frames, 1, N)"
+            raise ValueError(f"{path}: found x of shape {x.shape} and {x.dtype}, expected {wanted}")
         samples, frames, _, *grid = x.shape
         step = float(x.attrs.get("dt", STEP) if dt is None else dt)
         told = np.asarray(x.attrs.get("domain", [axis] * len(grid)), dtype=np.float64)
@@ -54,10 +52,8 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
     """Save velocity in two dimensions, or one channel in one, as float32."""
     rank, channels = len(trajectories.shape), trajectories.channels
     if rank not in KINDS or len(channels) != len(KINDS[rank][1]):
-        raise ValueError(
-            f"{trajectories.name}: SDA files hold two channels on two axes or one on one, found "
-            f"the channels {channels} on a grid of {trajectories.layout.grid}"
-        )
+        found = f"the channels {channels} on a grid of {trajectories.layout.grid}"
+        raise ValueError(f"{trajectories.name}: SDA files hold two channels on two axes or one on one, found {found}")
     with replacing(path, overwrite) as temporary, h5py.File(temporary, "w") as file:
         x = file.create_dataset("x", trajectories.shape, "f4")
         x.attrs.update(dt=trajectories.dt, domain=np.array(trajectories.layout.domain))

@@ -1,4 +1,4 @@
-"""Reading HDF5 in The Well's layout: our own native files and The Well's."""
+"""Reading HDF5 in The Well's layout, our own native files and The Well's; a folder of files is one set."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any, get_args
 
 import h5py
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float, Float64
 
 from biasbound._io import as_kind
-from biasbound.data.columns import Reader, Store, hdf5_column
+from biasbound.data.columns import Frames, Reader, Store, hdf5_column
+from biasbound.data.formats.files import hdf5_files, holds, split_of
 from biasbound.data.layout import Boundary, Layout
 from biasbound.data.statistics import Statistics
 from biasbound.data.trajectories import Trajectories
@@ -23,7 +24,13 @@ from biasbound.data.trajectories import Trajectories
 VERSION = 1  # of the group `biasbound`
 
 
-def is_well(file: h5py.File) -> bool:
+def matches(path: Path) -> bool:
+    """A file, or a folder of files that belong together."""
+    files = hdf5_files(path) if path.is_dir() else [path]
+    return len({split_of(file) for file in files}) == 1 and all(holds(file, _is_well) for file in files)
+
+
+def _is_well(file: h5py.File) -> bool:
     return "dimensions" in file and any(f"t{i}_fields" in file for i in range(3))
 
 
@@ -37,29 +44,31 @@ def stored_fingerprint(path: Path) -> str | None:
 
 
 def read(path: Path, dt: float | None = None) -> Trajectories:
-    """Open a file lazily. Channels come in our stored order, else in The Well's (t0, t1, t2)."""
+    """Open a file, or the joined files of a folder; channels are in our stored order, else in The Well's."""
+    if path.is_dir():
+        return concatenate([read(file, dt) for file in hdf5_files(path)], str(path))
     with h5py.File(path, "r") as file:
         try:
             return _read(file, path, dt)
         except KeyError as error:
             named = re.search(r"'([^']+)'", str(error))
-            raise ValueError(
-                f"{path}: found HDF5 like The Well's but without {named[1] if named else error}; "
-                "expected dimensions (spatial_dims, time), boundary_conditions and the fields listed"
-            ) from None
+            found = f"HDF5 like The Well's but without {named[1] if named else error}"
+            expected = "dimensions (spatial_dims, time), boundary_conditions and the fields listed"
+            raise ValueError(f"{path}: found {found}; expected {expected}") from None
 
 
 def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
     dimensions, own = file["dimensions"], file.get("biasbound")
     axes = _texts(dimensions.attrs["spatial_dims"])
-    points = tuple(_axis_points(dimensions[axis]) for axis in axes)
+    stored = [np.asarray(dimensions[axis], dtype=np.float64) for axis in axes]
+    points = tuple(p.reshape(-1, p.shape[-1])[0] for p in stored)  # of the first trajectory where they differ
     time = np.asarray(dimensions["time"], dtype=np.float64)
     samples, frames, grid = int(file.attrs["n_trajectories"]), time.shape[-1], tuple(map(len, points))
-    columns, names, static = _fields(file, axes, (samples, frames), grid)
+    columns, static = _fields(file, axes, (samples, frames), grid)
     parameters, series = _scalars(file, samples, frames)
     boundary = _boundary(file, axes)
     if own is None:
-        name, channels = _texts(file.attrs["dataset_name"])[0], tuple(itertools.chain(*names))
+        name, channels = _texts(file.attrs["dataset_name"])[0], tuple(itertools.chain(*columns))
         step, domain = _time_step(time, path) if dt is None else dt, tuple(map(_domain, points, boundary))
         layout = Layout(name, samples, frames, channels, grid, step, domain, boundary, points="ends")
         told = {name: _plain(value) for name, value in file.attrs.items()}
@@ -74,9 +83,9 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
             "coordinates": tuple(own["coordinates"][axis][:] for axis in axes),
             "known": Statistics(**{n: d[:] for n, d in own["statistics"].items()}),
         }
-    places = [[layout.channels.index(name) for name in group] for group in names]
+    places = [[layout.channels.index(name) for name in names] for names in columns]
     facts |= {"parameters": parameters, "series": series, "static": static}
-    return Trajectories.open(layout, Store(columns, places, grid), name=str(path), **facts)
+    return Trajectories.open(layout, Store([*columns.values()], places, grid), name=str(path), **facts)
 
 
 def _varies(dataset: h5py.Dataset) -> tuple[bool, bool]:
@@ -91,10 +100,9 @@ def _listed(file: h5py.File, group: str) -> list[h5py.Dataset]:
 
 def _fields(
     file: h5py.File, axes: Sequence[str], size: tuple[int, int], grid: tuple[int, ...]
-) -> tuple[list[Reader], list[list[str]], dict[str, np.ndarray]]:
-    """Columns of the fields that vary in time, their channel names, and the fields that do not."""
-    columns: list[Reader] = []
-    names: list[list[str]] = []
+) -> tuple[dict[tuple[str, ...], Reader], dict[str, np.ndarray]]:
+    """Readers of the fields that vary in time by their channel names, and the fields that do not."""
+    columns: dict[tuple[str, ...], Reader] = {}
     static: dict[str, np.ndarray] = {}
     for order in range(3):
         ends = ["_" * (order > 0) + "".join(end) for end in itertools.product(axes, repeat=order)]
@@ -102,23 +110,22 @@ def _fields(
             sample, time = varies = _varies(dataset)
             lead = tuple(itertools.compress(size, varies))
             space = _space(dataset, lead, grid, (len(axes),) * order)
-            parts = [dataset.name.rpartition("/")[2] + end for end in ends]
+            parts = tuple(dataset.name.rpartition("/")[2] + end for end in ends)
             if time:
-                columns.append(hdf5_column(Path(file.filename), dataset, (*space, len(parts)), True, not sample))
-                names.append(parts)
+                columns[parts] = hdf5_column(Path(file.filename), dataset, (*space, len(parts)), True, not sample)
                 continue
             values = dataset[()].reshape(*lead, *space, len(parts))
             for i, part in enumerate(parts):
                 static[part] = np.broadcast_to(values[..., i], (*lead, *grid)).astype(np.float32)
     if not columns:
         raise ValueError(f"{file.filename}: found no field that varies in time, expected at least one")
-    return columns, names, static
+    return columns, static
 
 
 def _space(
     dataset: h5py.Dataset, lead: tuple[int, ...], grid: tuple[int, ...], components: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Check that a field has ([S], [K], *N, …); returns its *N, which may be 1 along an axis where it does not vary."""
+    """Check that a field has ([S], [K], *N, …); returns its *N, which may be 1 along an axis where it is constant."""
     varying = np.asarray(dataset.attrs["dim_varying"], dtype=bool).tolist()
     expected, found = (*lead, *grid, *components), dataset.shape[len(lead) :][: len(grid)]
     space = tuple(m if m == 1 and not v else n for m, n, v in zip(found, grid, varying, strict=False))
@@ -149,29 +156,16 @@ def _scalars(file: h5py.File, samples: int, length: int) -> tuple[dict[str, np.n
 
 
 def _boundary(file: h5py.File, axes: Sequence[str]) -> tuple[Boundary, ...]:
-    """The boundary of each axis by The Well's rule: open unless a mask reaches both ends of the axis.
-
-    An axis with two different ends is called open.
-    """
-    ends: dict[tuple[str, int], Boundary] = {}
-    known: dict[str, Boundary] = {kind: kind for kind in get_args(Boundary)}
+    """The boundary of each axis by The Well's rule: open unless a mask of one kind reaches both of its ends."""
+    kinds: dict[str, list[Any]] = {axis: ["open", "open"] for axis in axes}  # of its two ends
     for group in file["boundary_conditions"].values():
-        kind = _texts(group.attrs["bc_type"])[0].lower()
-        mask = np.asarray(group["mask"], dtype=bool)
+        kind, mask = _texts(group.attrs["bc_type"])[0].lower(), np.asarray(group["mask"], dtype=bool)
         for i, axis in enumerate(_texts(group.attrs["associated_dims"])):
             for end in (0, -1):
                 edge = mask.take(end, axis=i)
-                if kind in known and (edge.all() if kind == "wall" else edge.any()):
-                    ends[axis, end] = known[kind]
-    kinds = [(ends.get((axis, 0), "open"), ends.get((axis, -1), "open")) for axis in axes]
-    return tuple(low if low == high else "open" for low, high in kinds)
-
-
-def _axis_points(dataset: h5py.Dataset) -> Float64[np.ndarray, " n"]:
-    """Grid points of one axis (of the first trajectory where they differ)."""
-    points = np.asarray(dataset, dtype=np.float64)
-    first: np.ndarray = points.reshape(-1, points.shape[-1])[0]
-    return first
+                if kind in get_args(Boundary) and (edge.all() if kind == "wall" else edge.any()):
+                    kinds[axis][end] = kind
+    return tuple(low if low == high else "open" for low, high in kinds.values())
 
 
 def _domain(points: Float64[np.ndarray, " n"], kind: Boundary) -> tuple[float, float]:
@@ -202,3 +196,47 @@ def _plain(value: Any) -> Any:
 def _texts(value: Any) -> list[str]:
     """One text or several, as an attribute holds them."""
     return [str(_plain(v)) for v in np.atleast_1d(value).tolist()]
+
+
+class Joined:
+    """Trajectories one set after the other; frames are counted through all of them."""
+
+    def __init__(self, parts: Sequence[Trajectories]) -> None:
+        self._parts, self._starts = tuple(parts), np.cumsum([0, *map(len, parts)])
+        self.channels, self.dtype = len(parts[0].channels), np.result_type(*(part.dtype for part in parts))
+
+    def read(self, frames: Frames) -> Float[np.ndarray, "F C *N"]:
+        _, length, *frame = self._parts[0].shape
+        s, k = np.divmod(frames, length)
+        owner = np.searchsorted(self._starts, s, side="right") - 1
+        out = np.empty((len(frames), *frame), self.dtype)
+        for i in np.unique(owner).tolist():
+            mine = owner == i
+            out[mine] = self._parts[i].take(s[mine] - self._starts[i], k[mine][:, None])[:, 0]
+        return out
+
+
+def concatenate(parts: Sequence[Trajectories], name: str) -> Trajectories:
+    """Sets of trajectories as one; all but their number and their parameters' values must agree."""
+    first = parts[0]
+    for part in parts[1:]:
+        if replace(part.layout, trajectories=len(first)) != first.layout:
+            raise ValueError(f"{part.name} does not continue {first.name}: found {part!r}, expected {first!r}")
+        for kind in ("parameters", "series", "static"):
+            found, expected = sorted(getattr(part, kind)), sorted(getattr(first, kind))
+            if found != expected:
+                raise ValueError(f"{part.name} has the {kind} {found}, but {first.name} has {expected}")
+    layout, static = replace(first.layout, trajectories=sum(map(len, parts))), dict(first.static)
+    for n, mask in first.static.items():  # stays (*N) where all parts share it, else becomes (S, *N)
+        if mask.shape != layout.grid or not all(np.array_equal(mask, part.static[n]) for part in parts):
+            static[n] = np.concatenate([np.broadcast_to(p.static[n], (len(p), *layout.grid)) for p in parts])
+    return Trajectories.open(
+        layout,
+        Joined(parts),
+        name=name,
+        coordinates=first.coordinates,
+        parameters={n: np.concatenate([p.parameters[n] for p in parts]) for n in first.parameters},
+        series={n: np.concatenate([p.series[n] for p in parts]) for n in first.series},
+        static=static,
+        provenance=first.provenance,
+    )

@@ -22,7 +22,7 @@ from biasbound.report.study import Study
 
 __all__ = ["page", "write_page"]
 
-SCRIPTS = ("core", "colours", "chart", "greedy", "ladder", "curves", "player", "tables", "main")
+SCRIPTS = ("core", "colours", "chart", "greedy", "ladder", "front", "growth", "curves", "player", "tables", "main")
 
 
 def _asset(name: str) -> str:

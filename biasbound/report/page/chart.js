@@ -1,7 +1,7 @@
 // Line charts: logarithmic or linear axes, bands, a legend that hides lines, a cursor for mouse and keyboard.
 
 const DASHES = ["", "8 4", "2 3", "10 4 2 4", "5 2", "1 2", "12 3", "3 6"];
-const MARGIN = { left: 62, right: 14, top: 12, bottom: 42 };
+const MARGIN = { left: 66, right: 14, top: 12, bottom: 42 };
 
 const positive = (values) => values.filter((v) => v !== null && Number.isFinite(v) && v > 0);
 const finite = (values) => values.filter((v) => v !== null && Number.isFinite(v));
@@ -50,7 +50,12 @@ const MARKERS = [
   (x, y) => `M${x},${y - 4.4}l4.4,4.4l-4.4,4.4l-4.4,-4.4z`,
   (x, y) => `M${x},${y + 4}l4,-7h-8z`,
 ];
-const marker = (style, x, y) => MARKERS[(style === "truth" ? 0 : style) % MARKERS.length](x, y);
+const marker = (style, x, y) => MARKERS[(typeof style === "number" ? style : 0) % MARKERS.length](x, y);
+
+/** An open mark around a point: { r, square }. */
+function ringPath({ r, square }, x, y) {
+  return square ? `M${x - r},${y - r}h${2 * r}v${2 * r}h${-2 * r}z` : `M${x - r},${y}a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0`;
+}
 
 function polyline(points) {
   let path = "";
@@ -63,18 +68,34 @@ function polyline(points) {
   return path;
 }
 
-const dashOf = (s) => s.dash ?? (s.style === "truth" ? "" : DASHES[s.style % DASHES.length]);
+/** The class of a line's colour: eight of them, then again with other markers. */
+const tone = (s) => `k${typeof s.style === "number" ? s.style % 8 : s.style}`;
+const dashOf = (s) => s.dash ?? (typeof s.style === "number" ? DASHES[s.style % DASHES.length] : "");
+
+/** Short names of ticks, with as many digits as tell them apart. */
+function tickNames(values) {
+  let names = [];
+  for (let digits = 3; digits < 9; digits += 1) {
+    names = values.map((v) => tick(v, digits));
+    if (new Set(names).size === names.length) break;
+  }
+  return names;
+}
 
 function axisParts(spec, { x, y, width, height }) {
   const bottom = height - MARGIN.bottom;
   const parts = [];
-  for (const v of x.ticks(Math.floor(width / 80))) {
+  const across = x.ticks(Math.floor(width / 80)).filter((at) => !spec.x.whole || Number.isInteger(at));
+  const names = tickNames(across);
+  for (const [i, v] of across.entries()) {
     parts.push(make("line", { class: "grid", x1: x.at(v), x2: x.at(v), y1: MARGIN.top, y2: bottom }));
-    parts.push(make("text", { x: x.at(v), y: bottom + 16, "text-anchor": "middle" }, tick(v)));
+    parts.push(make("text", { x: x.at(v), y: bottom + 16, "text-anchor": "middle" }, names[i]));
   }
-  for (const v of y.ticks(6)) {
+  const up = y.ticks(6);
+  const beside = spec.y.show ? up.map(spec.y.show) : tickNames(up);
+  for (const [i, v] of up.entries()) {
     parts.push(make("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y.at(v), y2: y.at(v) }));
-    parts.push(make("text", { x: MARGIN.left - 7, y: y.at(v) + 4, "text-anchor": "end" }, tick(v)));
+    parts.push(make("text", { x: MARGIN.left - 7, y: y.at(v) + 4, "text-anchor": "end" }, beside[i]));
   }
   parts.push(make("path", { class: "frame", d: `M${MARGIN.left},${MARGIN.top}V${bottom}H${width - MARGIN.right}` }));
   parts.push(make("text", { class: "axis-title", x: (MARGIN.left + width) / 2, y: height - 6, "text-anchor": "middle" }, spec.x.label));
@@ -102,16 +123,21 @@ function lineParts(s, drawn) {
   const clamp = (v) => (v === null || (y.log && v <= 0) ? NaN : y.at(Math.min(y.high, Math.max(v, y.low))));
   const points = s.x.map((v, i) => [v === null || (x.log && v <= 0) ? NaN : x.at(v), s.y[i] === null || (below(i) && below(i - 1)) ? NaN : clamp(s.y[i])]);
   const parts = [];
+  if (s.ring) return [make("path", { class: `ring ${tone(s)}`, d: points.map(([px, py]) => ringPath(s.ring, px, py)).join(""), "data-name": s.name })];
   const bounded = (s.low ?? []).map((low, i) => [points[i][0], low, s.high[i]]).filter(([, a, b]) => a !== null && b !== null);
-  if (bounded.length > 1) {
+  if (s.bars) {
+    const caps = (px, a) => `M${px - 4},${a}h8`;
+    const bars = bounded.map(([px, a, b]) => `M${px},${clamp(a)}V${clamp(b)}${caps(px, clamp(a))}${caps(px, clamp(b))}`);
+    parts.push(make("path", { class: `bar-of ${tone(s)}`, d: bars.join("") }));
+  } else if (bounded.length > 1) {
     const up = bounded.map(([px, , b]) => [px, Math.max(MARGIN.top, clamp(b))]);
     const down = bounded.map(([px, a]) => [px, Math.min(drawn.height - MARGIN.bottom, clamp(a))]).reverse();
-    parts.push(make("path", { class: `band k${s.style}`, d: `${polyline([...up, ...down])}Z` }));
+    parts.push(make("path", { class: `band ${tone(s)}`, d: `${polyline([...up, ...down])}Z` }));
   }
-  if (!s.dots) parts.push(make("path", { class: `line k${s.style}`, d: polyline(points), "stroke-dasharray": dashOf(s), "data-name": s.name }));
+  if (!s.dots) parts.push(make("path", { class: `line ${tone(s)}`, d: polyline(points), "stroke-dasharray": dashOf(s), "data-name": s.name }));
   const every = s.dots ? 1 : Math.max(1, Math.ceil(points.length / 14));
   const marks = points.filter(([px, py], i) => i % every === 0 && Number.isFinite(px) && Number.isFinite(py));
-  if (s.style !== "truth" && !s.plain) parts.push(make("path", { class: `dot k${s.style}`, d: marks.map(([px, py]) => marker(s.style, px, py)).join("") }));
+  if (s.style !== "truth" && !s.plain) parts.push(make("path", { class: `dot ${tone(s)}`, d: marks.map(([px, py]) => marker(s.style, px, py)).join("") }));
   if (s.dots && s.text) {
     const [px, py] = points[0];
     const right = px < drawn.width * 0.7;
@@ -150,9 +176,9 @@ class Chart {
         event.currentTarget.setAttribute("aria-pressed", hidden.has(s.name) ? "false" : "true");
         this.draw();
       },
-    }, make("svg", { class: `k${s.style}`, viewBox: "0 0 30 12", "aria-hidden": "true" },
-      make("path", { class: `line k${s.style}`, d: "M0,6H30", "stroke-dasharray": dashOf(s) }),
-      s.style === "truth" || s.plain ? null : make("path", { class: "dot", d: marker(s.style, 15, 6) })), s.name))));
+    }, make("svg", { class: `${tone(s)}`, viewBox: "0 0 30 12", "aria-hidden": "true" },
+      s.ring ? make("path", { class: `ring ${tone(s)}`, d: ringPath({ ...s.ring, r: 5 }, 15, 6) }) : make("path", { class: `line ${tone(s)}`, d: "M0,6H30", "stroke-dasharray": dashOf(s) }),
+      s.style === "truth" || s.plain || s.ring ? null : make("path", { class: "dot", d: marker(s.style, 15, 6) })), s.name))));
   }
 
   draw() {
@@ -162,7 +188,7 @@ class Chart {
     const shown = spec.series.filter((s) => !this.hidden.has(s.name));
     const rules = spec.rules ?? [];
     const x = scale(shown.flatMap((s) => s.x), spec.x.log, MARGIN.left, width - MARGIN.right);
-    const values = spec.y.range ?? shown.flatMap((s) => s.y).concat(rules.map((r) => r.y));
+    const values = spec.y.range ?? shown.flatMap((s) => (s.bars ? [...s.y, ...s.low, ...s.high] : s.y)).concat(rules.map((r) => r.y));
     const y = scale(values, spec.y.log && positive(values).length > 0, height - MARGIN.bottom, MARGIN.top, spec.y.floor);
     const drawn = { x, y, shown, width, height, named: [] };
     this.drawn = drawn;
@@ -182,7 +208,7 @@ class Chart {
     cursor.setAttribute("x1", px); cursor.setAttribute("x2", px); cursor.setAttribute("visibility", "visible");
     const rows = drawn.shown.map((s) => {
       const i = this.nearest(s.x, position);
-      return i < 0 ? null : make("div", {}, `${s.name}: ${show(s.y[i], 4)}`);
+      return i < 0 || (s.ring && s.x[i] !== position) ? null : make("div", {}, `${s.name}: ${show(s.y[i], 4)}${s.more ? s.more(i) : ""}`);
     });
     tip.replaceChildren(make("strong", {}, `${spec.x.short ?? spec.x.label} ${show(position, 4)}`), ...rows.filter(Boolean));
     tip.hidden = false;
@@ -204,21 +230,34 @@ class Chart {
     return [...new Set(this.drawn.shown.flatMap((s) => s.x).filter((v) => v !== null && Number.isFinite(v)))].sort((a, b) => a - b);
   }
 
+  /** The x nearest to a pointer at which some line has a value. */
+  stopAt(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const px = ((event.clientX - box.left) / box.width) * this.drawn.width;
+    const { at } = this.drawn.x;
+    return this.stops().reduce((a, b) => (a === null || Math.abs(at(b) - px) < Math.abs(at(a) - px) ? b : a), null);
+  }
+
+  /** Take the point at x, where the chart is one to choose from. */
+  take(position) {
+    if (!this.spec.pick || position === null) return;
+    this.spec = this.spec.pick(position);
+    this.drawLegend();
+    this.draw();
+    this.point(position);
+  }
+
   listen() {
     const { canvas, body } = this;
-    canvas.addEventListener("pointermove", (event) => {
-      const box = canvas.getBoundingClientRect();
-      const px = ((event.clientX - box.left) / box.width) * this.drawn.width;
-      const { at } = this.drawn.x;
-      const found = this.stops().reduce((a, b) => (a === null || Math.abs(at(b) - px) < Math.abs(at(a) - px) ? b : a), null);
-      if (found !== null) this.point(found);
-    });
+    canvas.addEventListener("pointermove", (event) => { const found = this.stopAt(event); if (found !== null) this.point(found); });
+    canvas.addEventListener("click", (event) => this.take(this.stopAt(event)));
     canvas.addEventListener("pointerleave", () => this.point(null));
     canvas.addEventListener("blur", () => this.point(null));
     canvas.addEventListener("keydown", (event) => {
       const list = this.stops();
       const move = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
       if (event.key === "Escape") this.point(null);
+      if (this.spec.pick && (event.key === "Enter" || event.key === " ")) { event.preventDefault(); this.take(this.at); }
       if (move === undefined || !list.length) return;
       event.preventDefault();
       const now = this.at === null ? (move > 0 ? -1 : list.length) : list.indexOf(this.at);
@@ -231,8 +270,9 @@ class Chart {
 
 /**
  * Draw a chart into `host`.
- * spec: { label, x: {label, log}, y: {label, log, floor, range}, height, rules: [{y, name}],
- *         series: [{name, style, x, y, low, high, dots, dash, plain}] }   (style: number or "truth")
+ * spec: { label, x: {label, log, whole}, y: {label, log, floor, range}, height, rules: [{y, name}],
+ *         series: [{name, style, x, y, low, high, bars, ring, dots, dash, plain, more}],
+ *         pick: x → the spec after a click or Enter there }   (style: number or the name of a colour)
  * Returns a function that draws another spec in its place.
  */
 function chart(host, spec) {

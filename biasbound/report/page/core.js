@@ -41,8 +41,8 @@ function show(value, digits = 3) {
 }
 
 /** A number of an axis: as short as it can be. */
-function tick(value) {
-  const text = show(value);
+function tick(value, digits = 3) {
+  const text = show(value, digits);
   return text.includes("·") ? text.replace(/\.?0*·/, "·").replace(/^1·/, "") : text;
 }
 
@@ -50,6 +50,8 @@ function tick(value) {
 const level = (sigma) => show(sigma, sigma > 0.95 ? 4 : 2);
 
 const whole = (n) => (n === null || n === undefined ? "–" : n.toLocaleString("en"));
+
+const plural = (n, word) => `${whole(n)} ${word}${n === 1 ? "" : "s"}`;
 
 function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
@@ -75,9 +77,12 @@ function startTheme(button) {
   apply();
 }
 
-/** Hide what the run has no data for, with the caption that explains it. */
-function drop(element) {
-  element.hidden = true;
+/** Show or hide a part, with the caption that explains it. */
+function toggle(element, shown) {
+  element.hidden = !shown;
   const next = element.nextElementSibling;
-  if (next && next.classList.contains("caption")) next.hidden = true;
+  if (next && next.classList.contains("caption")) next.hidden = !shown;
 }
+
+/** Hide what the run has no data for. */
+const drop = (element) => toggle(element, false);

@@ -6,7 +6,29 @@ const SIGMA_AXIS = { label: "noise level σ  (sampled right to left)", short: "�
 function withErrors(bias, kind) {
   const error = bias[`${kind}_stderr`];
   const shift = (sign) => bias[kind].map((v, i) => (v === null || error[i] === null ? null : v + sign * error[i]));
-  return { x: bias.sigma, y: bias[kind], low: shift(-1), high: shift(1) };
+  return { x: bias.sigma, y: bias[kind], low: shift(-1), high: shift(1), more: (i) => statistics(statisticsOf(bias, kind, i)) };
+}
+
+const statisticsOf = (bias, kind, i) => ({ mean: bias[kind][i], stderr: bias[`${kind}_stderr`][i], pooled: bias[`${kind}_pooled`][i], q95: bias[`${kind}_q95`][i] });
+
+/** Every statistic of one method's biases, or of the largest bias along each method's chain. */
+function biasRows(models, what, which) {
+  const row = (m, kind, i, name) => ({ name, sigma: m.bias.sigma[i], ...statisticsOf(m.bias, kind, i) });
+  if (what === "model") {
+    const m = models[Number(which)];
+    return Object.entries(KINDS).flatMap(([kind, name]) => m.bias.sigma.map((_, i) => row(m, kind, i, name)).filter((r) => r.mean !== null).reverse());
+  }
+  return models.flatMap((m) => {
+    const known = m.bias[which].map((v, i) => [v, i]).filter(([v]) => v !== null);
+    return known.length ? [row(m, which, known.reduce((a, b) => (b[0] > a[0] ? b : a))[1], m.name)] : [];
+  });
+}
+
+function biasTableOf(rows, what) {
+  const heads = [what === "kind" ? "largest along the chain of" : "bias", "at σ", "mean of ratios", "pooled ratio", "95th percentile"];
+  return make("table", {}, make("thead", {}, make("tr", {}, ...heads.map((t, i) => make("th", { scope: "col", class: i ? null : "words" }, t)))),
+    make("tbody", {}, ...rows.map((r) => make("tr", {}, make("th", { scope: "row", class: "words" }, r.name),
+      ...[show(r.sigma, 4), `${show(r.mean, 4)} ± ${show(r.stderr, 2)}`, show(r.pooled, 4), show(r.q95, 4)].map((t) => make("td", {}, t))))));
 }
 
 function startBiases() {
@@ -26,8 +48,10 @@ function startBiases() {
       y: { label: what === "kind" ? KINDS[which] : "error over clean-input error", log: true },
     };
   };
+  const table = () => byId("bias-table").replaceChildren(biasTableOf(biasRows(models, ...select.value.split(":")), select.value.split(":")[0]));
   const redraw = chart(byId("bias-chart"), spec());
-  select.addEventListener("change", () => redraw(spec()));
+  table();
+  select.addEventListener("change", () => { redraw(spec()); table(); });
 }
 
 function startChain() {
@@ -58,7 +82,7 @@ function startGradients() {
   const models = STUDY.models.filter((m) => m.gradients.length);
   if (!models.length) { drop(byId("gradient-chart")); return; }
   chart(byId("gradient-chart"), {
-    label: "Cosine of gradients against the proxy's transitions", x: { label: "transitions n of the proxy", short: "n =" },
+    label: "Cosine of gradients against the proxy's transitions", x: { label: "transitions n of the proxy", short: "n =", whole: true },
     y: { label: "cosine with full unrolling" }, rules: [{ y: 1, name: "the same direction" }],
     series: models.map((m) => {
       const rows = m.gradients.filter((r) => typeof r.n === "number");

@@ -34,3 +34,9 @@ function greedySchedule(count, bias, tau, start) {
   }
   return { levels, steps };
 }
+
+/** A ladder by its levels' numbers, from low to high, with the biases of its jumps. */
+function stepsOf(levels, bias, tau) {
+  const steps = levels.slice(1).map((from, i) => ({ to: levels[i], from, ...bias(levels[i], from) }));
+  return { levels, steps: steps.map((s) => ({ ...s, forced: s.mean > tau })) };
+}

@@ -13,7 +13,7 @@ const EDGE = { left: 68, bottom: 46, top: 8 }; // around the cells, for ticks an
 /** One cell per jump between the levels of a search, and the ladder that a tolerance gives. */
 class LadderMap {
   constructor(host, searches) {
-    Object.assign(this, { host, searches, search: null, bias: null, picked: null, tau: 1.05, result: null, size: 480 });
+    Object.assign(this, { host, searches, search: null, bias: null, picked: null, tau: 1.05, result: null, size: 480, taken: null, onchoose: [] });
     this.canvas = make("svg", { tabindex: 0, role: "application", "aria-roledescription": "heat map", "aria-describedby": "cell" });
     host.replaceChildren(this.canvas);
   }
@@ -29,6 +29,12 @@ class LadderMap {
     const { canvas, size } = this;
     const { n, cell, x, y } = this.geometry();
     const levels = this.search.landscape.levels;
+    if (n < 2) { // a ladder that did not grow
+      canvas.setAttribute("viewBox", `0 0 ${size} 60`);
+      canvas.setAttribute("aria-label", `${this.search.name} has one noise level, so there is no jump.`);
+      canvas.replaceChildren(make("text", { x: 10, y: 34 }, `One level, σ = ${level(levels[0])}: there is no jump to show.`), make("g", { id: "overlay" }), make("rect", { class: "picked", visibility: "hidden" }));
+      return;
+    }
     canvas.setAttribute("viewBox", `0 0 ${size} ${size}`);
     canvas.setAttribute("aria-label", `Two-step bias of every jump between ${n} noise levels of ${this.search.name}. Arrow keys move from cell to cell.`);
     const cells = [];
@@ -68,13 +74,14 @@ class LadderMap {
   drawLadder() {
     const { cell, x, y } = this.geometry();
     const landscape = this.search.landscape;
-    const start = startLevel(landscape, byId("start-rule").value);
-    this.result = greedySchedule(landscape.levels.length, this.bias, this.tau, start);
+    const greedy = () => greedySchedule(landscape.levels.length, this.bias, this.tau, startLevel(landscape, byId("start-rule").value));
+    this.result = this.taken ? stepsOf(this.taken.levels, this.bias, this.tau) : greedy();
+    const start = this.result.levels[0];
     const middle = (i) => [x(i) + cell / 2, y(i) + cell / 2];
     let path = `M${middle(start)}`;
     for (const s of this.result.steps) path += `H${middle(s.from)[0]}V${middle(s.from)[1]}`;
     const border = this.borderPath();
-    this.canvas.querySelector("#overlay").replaceChildren(
+    if (landscape.levels.length > 1) this.canvas.querySelector("#overlay").replaceChildren(
       make("path", { class: "border-halo", d: border }), make("path", { class: "border-tau", d: border }),
       make("path", { class: "step-halo", d: path }), make("path", { class: "step", id: "ladder-path", d: path }),
       ...this.result.steps.map((s) => make("circle", { class: s.forced ? "jump forced" : "jump", cx: middle(s.from)[0], cy: middle(s.to)[1], r: Math.max(4, Math.min(6, cell / 3)), "data-to": s.to, "data-from": s.from })));
@@ -86,17 +93,20 @@ class LadderMap {
   describe() {
     const { levels, steps } = this.result;
     const landscape = this.search.landscape;
-    byId("ladder-title").textContent = `${levels.length} levels: ${levels.length} network calls per frame`;
+    const name = this.taken && this.taken.name ? `${this.taken.name[0].toUpperCase()}${this.taken.name.slice(1)}: ` : "";
+    byId("ladder-title").textContent = `${name}${plural(levels.length, "level")}, ${plural(levels.length, "network call")} per frame`;
+    const beyond = this.taken ? " above τ" : " forced";
     const rows = [...steps].reverse().map((s, i) => make("tr", { class: s.forced ? "forced" : null },
       make("td", {}, String(i + 1)), make("td", {}, show(landscape.levels[s.from], 4)), make("td", {}, show(landscape.levels[s.to], 4)),
-      make("td", {}, `${show(s.mean, 4)}${s.forced ? " forced" : ""}`)));
+      make("td", {}, `${show(s.mean, 4)}${s.forced ? beyond : ""}`)));
     byId("ladder-steps").replaceChildren(make("table", {}, make("thead", {}, make("tr", {},
       ...["jump", "from σ′", "to σ", "bias"].map((t) => make("th", { scope: "col" }, t)))), make("tbody", {}, ...rows)));
     const forced = steps.filter((s) => s.forced).length;
     const searched = this.search.schedule;
     const same = searched && JSON.stringify(searched) === this.host.dataset.levels;
+    const many = `${forced} ${this.taken ? "" : "forced "}${forced > 1 ? "steps exceed" : "step exceeds"} τ`;
     byId("ladder-note").textContent = [
-      forced ? `${forced} forced ${forced > 1 ? "steps exceed" : "step exceeds"} τ: no higher level keeps within it, so the next one is taken.` : "",
+      forced ? (this.taken ? `${many}.` : `${many}: no higher level keeps within it, so the next one is taken.`) : "",
       same ? "This is the ladder that the study trained." : "The study trained another ladder; press “As searched” to see it.",
     ].filter(Boolean).join(" ");
   }
@@ -105,10 +115,10 @@ class LadderMap {
   pick(to, from) {
     const { n, x, y } = this.geometry();
     const box = this.canvas.querySelector(".picked");
-    if (to === null) {
+    if (to === null || n < 2) {
       this.picked = null;
       box.setAttribute("visibility", "hidden");
-      byId("cell").textContent = "Point at a cell, or focus the map and use the arrow keys, to read its jump.";
+      byId("cell").textContent = n < 2 ? "" : "Point at a cell, or focus the map and use the arrow keys, to read its jump.";
       return;
     }
     const low = Math.min(n - 2, Math.max(0, to));
@@ -126,6 +136,14 @@ class LadderMap {
     byId("tau").max = String(Math.max(1.5, Math.ceil((this.search.landscape.tau + 0.1) * 10) / 10));
     this.drawMap();
     this.reset();
+    for (const told of this.onchoose) told(this.search);
+  }
+
+  /** Show a ladder of these levels, as far as the map has them. */
+  take(sigma, name = "") {
+    const levels = sigma.map((s) => this.search.landscape.levels.indexOf(s));
+    this.taken = levels.includes(-1) ? null : { levels, name };
+    this.drawLadder();
   }
 
   /** Back to the ladder as it was searched. */
@@ -133,7 +151,9 @@ class LadderMap {
     this.tau = this.search.landscape.tau;
     byId("tau").value = String(this.tau);
     byId("start-rule").value = this.search.landscape.start;
-    this.drawLadder();
+    this.taken = null;
+    if (this.search.growth && this.search.schedule) this.take(this.search.schedule); // chosen with what the map does not show
+    else this.drawLadder();
     this.pick(null);
   }
 
@@ -152,8 +172,8 @@ class LadderMap {
       if (to + move[0] < from + move[1]) this.pick(to + move[0], from + move[1]);
     });
     byId("search-select").addEventListener("change", (event) => this.choose(Number(event.target.value)));
-    byId("tau").addEventListener("input", (event) => { this.tau = Number(event.target.value); this.drawLadder(); if (this.picked) this.pick(...this.picked); });
-    byId("start-rule").addEventListener("change", () => this.drawLadder());
+    byId("tau").addEventListener("input", (event) => { this.tau = Number(event.target.value); this.taken = null; this.drawLadder(); if (this.picked) this.pick(...this.picked); });
+    byId("start-rule").addEventListener("change", () => { this.taken = null; this.drawLadder(); });
     byId("tau-reset").addEventListener("click", () => this.reset());
     let width = host.clientWidth;
     new ResizeObserver(() => {
@@ -168,10 +188,13 @@ class LadderMap {
 
 function startLadder() {
   const searches = STUDY.searches.filter((s) => s.landscape);
-  if (!searches.length) { byId("ladder").querySelector(".card").hidden = true; return; }
+  if (!searches.length) { byId("ladder").querySelector(".card").hidden = true; drop(byId("front")); drop(byId("growth")); return; }
   options(byId("search-select"), searches.map((s, i) => [i, s.name]), 0);
   const map = new LadderMap(byId("heatmap"), searches);
   drawColourbar();
+  const front = new FrontPanel((levels, name) => map.take(levels, name));
+  const growth = new GrowthMap(byId("growth-map"));
+  map.onchoose.push((search) => front.choose(search), (search) => growth.choose(search));
   map.choose(0);
   map.listen();
 }

@@ -13,8 +13,10 @@ from biasbound.metrics.rows import over_seeds, select
 from biasbound.models.method import title_of
 from biasbound.report.errors import error_name, one_step
 from biasbound.report.figures_flow import last_spectra
+from biasbound.report.page.grown import front_of, growth_of
 from biasbound.report.page.rollouts import BUDGET, rollouts
-from biasbound.report.parts import Landscape, Level, Model, Point, Search, Stage
+from biasbound.report.parts import Level, Model, Stage
+from biasbound.report.searches import Landscape, Point, Search
 from biasbound.report.study import Series, Study, told_apart
 from biasbound.report.style import Absent
 from biasbound.report.tables import table1
@@ -23,7 +25,8 @@ __all__ = ["payload"]
 
 CURVE_POINTS = 300  # of a training curve or a time series at most
 BIASES = ("own", "two_step", "reb")
-STAGE_FACTS = ("stage", "unit", "seed", "updates", "wall_seconds", "cpu_seconds")
+STATISTICS = ("", "_stderr", "_pooled", "_q95")
+STAGE_FACTS = ("stage", "unit", "seed", "updates", "ledger", "wall_seconds", "cpu_seconds")
 MACHINE_FACTS = ("version", "commit", "dirty", "python", "torch", "machine", "cores", "threads")
 
 
@@ -117,6 +120,8 @@ def _search(study: Study, search: Search) -> dict[str, Any]:
         "label": search.label,
         "schedule": list(schedule.sigma) if schedule else None,
         "landscape": _landscape(search.landscape) if search.landscape else None,
+        "growth": growth_of(search),
+        "front": front_of(search),
         "tau_explore": found.tau,
         "solved": len(found.solved),
         "levels": len(found.levels),
@@ -151,7 +156,7 @@ def _columns(rows: Sequence[Level], names: Sequence[str]) -> dict[str, list[floa
 def _model(study: Study, model: Model) -> dict[str, Any]:
     log = _thinned(model.log)
     keys = sorted({key for row in log for key in row} - {"update"})
-    biases = ("sigma", *(name for b in BIASES for name in (b, f"{b}_stderr")))
+    biases = ("sigma", *(f"{b}{statistic}" for b in BIASES for statistic in STATISTICS))
     return {
         "name": study.name(model),
         "label": model.label,
