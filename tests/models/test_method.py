@@ -12,7 +12,7 @@ from toys import SCHEDULE, batch, seeded
 from biasbound.core.denoise import PREDICTIONS
 from biasbound.core.schedule import SCHEDULES, Schedule
 from biasbound.models.diffusion import chain_of
-from biasbound.models.method import FINETUNES, FOCUS, Method, method, order_of, title_of
+from biasbound.models.method import FINETUNES, Method, method, order_of, title_of
 from biasbound.models.model import MODELS, Settings
 from biasbound.models.task import Forecast
 from biasbound.nets import NetSpec
@@ -112,7 +112,6 @@ def test_other_ways_to_say_it_have_the_one_label(said, label):
         ("direct-ddim", "a direct model has no transition"),
         ("direct-pf0", "pushforward needs at least one"),
         ("refiner-ut1", "a refiner model has no unroll"),
-        ("refiner-focus", "a refiner model has no focus"),
         ("linear-ut1", "a diffusion model has no unroll"),
     ],
 )
@@ -211,7 +210,7 @@ def test_a_fine_tuned_method_starts_from_its_own_training(made):
 @given(methods())
 def test_the_loss_is_that_of_the_value(made):
     recipe = made.recipe(unroll=3, n=1, detach=True)
-    assert recipe.share == (FOCUS if made.focus else None)
+    assert recipe.share == (find(MODELS, made.model).focus if made.focus else None)
     if made.finetune:
         assert (recipe.unroll, recipe.between, recipe.n, recipe.detach) == (3, made.finetune, 1, True)
     else:
