@@ -4,11 +4,11 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 JOBS   ?= 2
-# Small tensors are bound by the number of operations: one thread a process is fastest.
+# Small tensors are bound by the number of operations: one thread per process is fastest.
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: setup test test-slow lint types demo format check-well clean
+.PHONY: setup test test-fast test-slow lint types demo format check-well clean
 
 setup: $(READY)
 
@@ -17,12 +17,18 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
+# Everything but networks of the paper's size. Whoever is done first takes over tests of the other.
 test: lint types
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+# For the edit loop: without whole studies, commands of the documents, kills, the browser and solvers.
+test-fast: $(READY)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'not slow and not long'
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
 
 types: $(READY)
 	$(BIN)/mypy
@@ -44,4 +50,4 @@ check-well: $(READY)
 	$(BIN)/python benchmarks/check_well.py --venv build/well
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build *.egg-info

@@ -20,7 +20,9 @@ def entries() -> list[tuple[str, str]]:
     package = ROOT / "biasbound"
     found = [("__init__.py", package / "__init__.py"), ("_io.py", package / "_io.py")]
     for name in ORDER:
-        paths = sorted((package / name).rglob("*.py"), key=lambda p: (p.parent.as_posix(), p.name != "__init__.py", p.name))
+        paths = sorted(
+            (package / name).rglob("*.py"), key=lambda p: (p.parent.as_posix(), p.name != "__init__.py", p.name)
+        )
         found += [(path.relative_to(package).as_posix(), path) for path in paths]
     return [(name.removesuffix("__init__.py") or name, sentence(path)) for name, path in found]
 

@@ -70,9 +70,7 @@ def compare(ours: Trajectories, found: dict[str, np.ndarray], told: dict[str, An
         same(name, found[name], np.moveaxis(frames[:, i : i + 1], 2, -1))
     if told["constant_fields"]:
         grid = ours.layout.grid
-        held = [
-            np.broadcast_to(ours.static[n], (len(ours), *grid))[s] for n in told["constant_fields"]
-        ]
+        held = [np.broadcast_to(ours.static[n], (len(ours), *grid))[s] for n in told["constant_fields"]]
         same("constant_fields", found["constant_fields"], np.stack(held, -1))
     if told["constant_scalars"]:
         values = np.stack([ours.parameters[n][s] for n in told["constant_scalars"]], -1)
@@ -93,9 +91,7 @@ def compare(ours: Trajectories, found: dict[str, np.ndarray], told: dict[str, An
 def check(python: Path, path: Path, name: str) -> None:
     ours = load(path)
     pairs = compare(ours, *well_reads(python, path.parent))
-    held = (
-        f"{len(ours.parameters)} parameters, {len(ours.series)} series, {len(ours.static)} masks"
-    )
+    held = f"{len(ours.parameters)} parameters, {len(ours.series)} series, {len(ours.static)} masks"
     print(f"{name:12} {' × '.join(map(str, ours.shape)):24} {pairs:5} pairs equal; {held}")
 
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from biasbound.train.observers import read_rows
+from biasbound._io import read_lines
 
 PROGRAM = str(Path(__file__).parent / "train_small.py")
 
@@ -20,7 +20,7 @@ with tempfile.TemporaryDirectory() as home:
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     subprocess.run([*launch, PROGRAM, str(two)], check=True, env=environment)
     subprocess.run([sys.executable, PROGRAM, str(one)], check=True, env=environment)
-    rows = [read_rows(folder / "log.jsonl") for folder in (one, two)]
+    rows = [read_lines(folder / "log.jsonl") for folder in (one, two)]
     assert [r["update"] for r in rows[0]] == [r["update"] for r in rows[1]]
     worst = max(abs(a["loss"] / b["loss"] - 1) for a, b in zip(*rows, strict=True))
     print(

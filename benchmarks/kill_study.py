@@ -40,9 +40,7 @@ def interruptible() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stops", type=int, nargs="?", default=10)
     parser.add_argument("--preset", default="ks-smoke")
     parser.add_argument("--jobs", default="2")
@@ -76,17 +74,12 @@ def main() -> None:
             now = done(run)
             again += sum(now.get(name) != mark for name, mark in kept.items())
             kept = now
-            print(
-                f"{how.name} after {wait:.1f} s: exit {process.returncode}, {len(now)} units done"
-            )
+            print(f"{how.name} after {wait:.1f} s: exit {process.returncode}, {len(now)} units done")
         subprocess.run([*command, str(run)], check=True, capture_output=True)
         now = done(run)
         again += sum(now.get(name) != mark for name, mark in kept.items())
         same_files = files(home / "whole") == files(run)
-        same_rows, same_weights = (
-            rows(run) == rows(home / "whole"),
-            weights(run) == weights(home / "whole"),
-        )
+        same_rows, same_weights = (rows(run) == rows(home / "whole"), weights(run) == weights(home / "whole"))
         print(f"units made again: {again}")
         print(f"rows equal: {same_rows} ({len(rows(run))}); weights equal: {same_weights} ({len(weights(run))} emulators); files equal: {same_files}")  # fmt: skip
         sys.exit(not (same_rows and same_weights and same_files and again == 0))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
+from biasbound._io import read_lines
 from biasbound.models.weights import load_newest
-from biasbound.train.observers import read_rows
 
 HERE = Path(__file__).parent
 KILLS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
@@ -28,7 +28,7 @@ def start(folder: Path) -> subprocess.Popen:
 def last_update(folder: Path) -> int:
     """How far a run says that it is, in steps of five updates."""
     log = folder / "log.jsonl"
-    rows = read_rows(log) if log.exists() else []
+    rows = read_lines(log, torn=True) if log.exists() else []
     return rows[-1]["update"] if rows else 0
 
 
@@ -47,14 +47,11 @@ with tempfile.TemporaryDirectory() as home:
         run.wait()
         found = load_newest(killed)
         update = 0 if found is None else found[1]["progress"]["update"]
-        print(
-            f"kill {kill + 1:2d} after update {last_update(killed)}; goes on from {update}",
-            flush=True,
-        )
+        print(f"kill {kill + 1:2d} after update {last_update(killed)}; goes on from {update}", flush=True)
     assert start(killed).wait() == 0
     (a, _), (b, _) = load_newest(whole), load_newest(killed)
     same = a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-    logs = read_rows(whole / "log.jsonl") == read_rows(killed / "log.jsonl")
+    logs = read_lines(whole / "log.jsonl") == read_lines(killed / "log.jsonl")
     print(
         f"{KILLS} kills; {len(a)} tensors {'identical' if same else 'DIFFERENT'}; logs {'identical' if logs else 'DIFFERENT'}"
     )

@@ -79,9 +79,7 @@ def run() -> None:
             f"({1e3 * min(values):.3f} … {1e3 * max(values):.3f}), {middle / own:7.1f} × ours"
         )
     ratio = statistics.median(spent["The Well, fields only"]) / own
-    print(
-        f"ratio to The Well's loader without grid and boundary data: {ratio:.0f} (to reach: {TARGET})"
-    )
+    print(f"ratio to The Well's loader without grid and boundary data: {ratio:.0f} (to reach: {TARGET})")
 
 
 if __name__ == "__main__":

@@ -69,12 +69,7 @@ KS = {
     **{f"search-{n}": [*COLD, "--search.updates", f"{n}"] for n in (625, 2500)},
     "total-7500": ["--methods", "unet,unet-residual", *RECORD],
 }  # fmt: skip
-TUNED = [
-    "--methods",
-    "adaptive-v-residual,adaptive-v-residual-proxy",
-    "--finetune.updates",
-    "null",
-]
+TUNED = ["--methods", "adaptive-v-residual,adaptive-v-residual-proxy", "--finetune.updates", "null"]
 KOLMOGOROV = {
     "kolmogorov-cold": [
         "--methods", "adaptive-v,adaptive-v-residual", "--search.ahead", "null", "--search.rounds", "10",
@@ -87,9 +82,7 @@ KOLMOGOROV = {
     "kolmogorov-unroll-1": [*TUNED, "--finetune.unroll", "1", "--finetune.lr", "0.001"],
     "kolmogorov-unroll-3": [*TUNED, "--finetune.unroll", "3", "--finetune.lr", "0.002"],
 }  # fmt: skip
-TRANSONIC = {
-    "transonic-unroll-4": ["--methods", "adaptive-v,adaptive-v-proxy", "--finetune.unroll", "4"],
-}
+TRANSONIC = {"transonic-unroll-4": ["--methods", "adaptive-v,adaptive-v-proxy", "--finetune.unroll", "4"]}
 ALL = {
     **{name: ("ks-mini", [*SHORT, *options]) for name, options in KS.items()},
     **{name: ("kolmogorov-mini", options) for name, options in KOLMOGOROV.items()},
@@ -98,9 +91,7 @@ ALL = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="*", metavar="STUDY", help=", ".join(ALL))
     parser.add_argument("--like", type=Path, default=Path("runs"))
     parser.add_argument("--out", type=Path, default=Path("runs/studies"))

@@ -30,7 +30,7 @@ class PlainBlock(nn.Module):
 
 
 class PlainUNet(nn.Module):
-    """The lean U-Net of one block a level, without any of the measures of biasbound.nets."""
+    """The lean U-Net of one block per level, without any of the measures of biasbound.nets."""
 
     def __init__(self, config: UNetConfig) -> None:
         super().__init__()

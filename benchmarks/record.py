@@ -24,9 +24,7 @@ def _commit() -> str:
     root = Path(__file__).parent
 
     def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", *words], cwd=root, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", "..", ":!../results")
@@ -43,9 +41,4 @@ def circumstances(*packages: str) -> dict[str, Any]:
             versions[name] = version(name)
         except PackageNotFoundError:
             versions[name] = "not installed"
-    return {
-        "commit": _commit(),
-        "processor": _processor(),
-        "python": platform.python_version(),
-        **versions,
-    }
+    return {"commit": _commit(), "processor": _processor(), "python": platform.python_version(), **versions}

@@ -27,11 +27,7 @@ METHODS = [
     "adaptive-v-residual", "adaptive-v-focus", "adaptive-x0-residual-focus", "adaptive-proxy",
     "adaptive-v-proxy", "adaptive-v-focus-proxy", "adaptive-v-residual-proxy",
 ]  # fmt: skip
-TITLES = {
-    "ks": "Kuramoto–Sivashinsky",
-    "kolmogorov": "Kolmogorov flow",
-    "transonic": "transonic cylinder",
-}
+TITLES = {"ks": "Kuramoto–Sivashinsky", "kolmogorov": "Kolmogorov flow", "transonic": "transonic cylinder"}
 IMAGES = ROOT / "docs" / "img"
 TARGETS = (
     ("base", "adaptive", "ε, plain"),
@@ -91,14 +87,7 @@ def calls() -> Figure:
             legend=False,
         )
     ordered = sorted(shown, key=METHODS.index)
-    figure.legend(
-        [shown[m] for m in ordered],
-        ordered,
-        loc="outside lower center",
-        ncols=5,
-        fontsize=8,
-        frameon=False,
-    )  # type: ignore[call-overload]
+    figure.legend([shown[m] for m in ordered], ordered, loc="outside lower center", ncols=5, fontsize=8, frameon=False)  # type: ignore[call-overload]
     return figure
 
 
@@ -112,14 +101,7 @@ def updates() -> Figure:
             if points and not model.label.endswith("-proxy"):
                 look = _marker(model.label) | {"linestyle": "-", "markersize": 5}
                 axes.plot(*zip(*points, strict=True), **look)  # type: ignore[arg-type]
-        finish(
-            axes,
-            x="updates",
-            y="one-step MSE, validation",
-            title=TITLES[flow],
-            log="y",
-            legend=False,
-        )
+        finish(axes, x="updates", y="one-step MSE, validation", title=TITLES[flow], log="y", legend=False)
         name_ends(axes)
     return figure
 
@@ -154,14 +136,7 @@ def targets() -> Figure:
             ladder, np.interp(np.log(ladder), np.log(sigma), clean), linestyle="none", marker="o",
             markersize=10, markerfacecolor="none", markeredgecolor=PALETTE[6], label="ladder",
         )  # fmt: skip
-        finish(
-            axes,
-            x="noise level σ",
-            y="",
-            title=f"{name}: {len(ladder)} calls",
-            log="xy",
-            legend=axes is panels[0],
-        )
+        finish(axes, x="noise level σ", y="", title=f"{name}: {len(ladder)} calls", log="xy", legend=axes is panels[0])
     return figure
 
 
@@ -171,14 +146,7 @@ def tau() -> Figure:
     values = sorted(places)
     rows = [select(read_rows(places[v] / "results.jsonl"), method="adaptive") for v in values]
     figure, left, right = _pair(3.4)
-    curve(
-        left,
-        values,
-        [select(r, method="adaptive")[0].nfe for r in rows],
-        "network calls",
-        0,
-        markevery=1,
-    )
+    curve(left, values, [select(r, method="adaptive")[0].nfe for r in rows], "network calls", 0, markevery=1)
     largest = [max(x.value or np.nan for x in select(r, metric="reb")) for r in rows]
     beside = left.twinx()
     curve(beside, values, largest, "largest REB", 1, markevery=1)

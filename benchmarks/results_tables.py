@@ -26,15 +26,7 @@ FIXED = ("linear", "cosine", "sigmoid")
 PLAIN = ("adaptive", "adaptive-v", "adaptive-v-focus")
 RESIDUAL = ("adaptive-v-residual", "adaptive-x0-residual-focus")
 ADAPTIVE = (*PLAIN, *RESIDUAL)
-COLUMNS = (
-    "Method",
-    "σ_0",
-    "NFE",
-    "Forced",
-    "Largest REB",
-    "1-step MSE (normalised)",
-    "10-step MSE (normalised)",
-)
+COLUMNS = ("Method", "σ_0", "NFE", "Forced", "Largest REB", "1-step MSE (normalised)", "10-step MSE (normalised)")
 BREAK = 10  # a rollout breaks if its last frames are so many times farther from the truth's than the best method's
 MARK = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -86,10 +78,7 @@ def bars() -> str:
         line(f"network calls a step of {label}", flow, calls, 8)
     for flow, paper in (("ks", "0.60"), ("kolmogorov", "0.85"), (LOOSE, "0.85")):
         rows = rows_of(PLACES[flow])
-        for labels, direct in (
-            (PLAIN, ("unet", "unet-ut1", "unet-ut7")),
-            (RESIDUAL, ("unet-residual",)),
-        ):
+        for labels, direct in ((PLAIN, ("unet", "unet-ut1", "unet-ut7")), (RESIDUAL, ("unet-residual",))):
             (ours, label), (theirs, other) = best(rows, labels), best(rows, direct)
             line(f"1-step MSE, {label} over {other}", flow, ours / theirs, 1.0, paper)
     for flow, place in PLACES.items():

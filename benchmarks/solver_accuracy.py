@@ -57,9 +57,7 @@ def kolmogorov_lines(points: int = 128) -> Iterator[str]:
     for substeps in (16, 20, 24, 32, 48, 64, 96):
         error = mse(frame(substeps), exact)
         courant = 0.2 / substeps * speed * points / (2 * pi)
-        line = (
-            f"kolmogorov {points}²: {substeps:2d} substeps, Courant {courant:.2f}: MSE {error:.1e}"
-        )
+        line = f"kolmogorov {points}²: {substeps:2d} substeps, Courant {courant:.2f}: MSE {error:.1e}"
         if before is not None:
             line += f", order {log(before[1] / error) / 2 / log(substeps / before[0]):.2f}"
         yield line

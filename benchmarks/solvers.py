@@ -15,9 +15,8 @@ import os
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["XLA_FLAGS"] = (
-    "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1 "
-    + os.environ.get("XLA_FLAGS", "")
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1 " + os.environ.get(
+    "XLA_FLAGS", ""
 )
 
 import argparse
@@ -100,17 +99,13 @@ def ks_row() -> Row:
     points, length, dt, substeps, frames = 256, 64.0, 0.2, 4, 41
     source = source_of("ks", "paper", trajectories=128, frames=1, batch=128)
     u0 = source.block(0, 128).fields[:, 0, 0]
-    step = exponax.stepper.KuramotoSivashinskyConservative(
-        1, length, points, dt / substeps, order=4
-    )
+    step = exponax.stepper.KuramotoSivashinskyConservative(1, length, points, dt / substeps, order=4)
     repeated = exponax.RepeatedStepper(step, substeps)
     roll = jax.jit(jax.vmap(exponax.rollout(repeated, frames - 1, include_init=True)))
 
     def ours(batch: int) -> np.ndarray:
         u = torch.from_numpy(u0[:batch])
-        return ks.trajectory(u, length=length, frames=frames, dt=dt, substeps=substeps)[
-            0, -1
-        ].numpy()
+        return ks.trajectory(u, length=length, frames=frames, dt=dt, substeps=substeps)[0, -1].numpy()
 
     def theirs(batch: int) -> np.ndarray:
         return np.asarray(roll(jax.numpy.asarray(u0[:batch, None])))[0, -1, 0]
@@ -120,9 +115,7 @@ def ks_row() -> Row:
 
     def radau() -> np.ndarray:
         times = dt * np.arange(frames)
-        return solve_ivp(tendency, (0, times[-1]), u0[0], "Radau", times, rtol=1e-9, atol=1e-9).y[
-            :, -1
-        ]
+        return solve_ivp(tendency, (0, times[-1]), u0[0], "Radau", times, rtol=1e-9, atol=1e-9).y[:, -1]
 
     return Row(
         "ks 256, float64",
@@ -145,9 +138,7 @@ def kolmogorov_row(points: int, precision: str) -> Row:
     dtype = getattr(torch, precision)
     solver = kolmogorov.KolmogorovSolver(points, dtype=dtype)
     substeps = solver.substeps(dt)
-    start = torch.stack(
-        [kolmogorov.initial_modes(stream(0, "train", i), solver) for i in range(4)]
-    )
+    start = torch.stack([kolmogorov.initial_modes(stream(0, "train", i), solver) for i in range(4)])
     start = next(islice(solver.frames(start, dt), 10, None))
 
     def vorticity(w: torch.Tensor) -> np.ndarray:
@@ -169,9 +160,7 @@ def kolmogorov_row(points: int, precision: str) -> Row:
 
     def ours(batch: int) -> np.ndarray:
         states = solver.frames(start[:batch], dt)
-        kept = [
-            (solver.velocity(w), w)[1] for w in islice(states, frames)
-        ]  # velocity is what we write
+        kept = [(solver.velocity(w), w)[1] for w in islice(states, frames)]  # velocity is what we write
         return vorticity(kept[-1][:1])[0]
 
     def theirs(batch: int) -> np.ndarray:
@@ -238,12 +227,7 @@ def transonic(rounds: int) -> dict[str, Any]:
         for mach, flow in flows.items():
             flow.advance(0.5 / mach)
         spent.append((process_time() - start) / (0.5 * len(flows)))
-    return {
-        "row": "transonic",
-        "seconds": min(spent),
-        "median": float(np.median(spent)),
-        "target": 1.5,
-    }
+    return {"row": "transonic", "seconds": min(spent), "median": float(np.median(spent)), "target": 1.5}
 
 
 def main() -> None:
@@ -251,9 +235,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument(
-        "--only", nargs="*", choices=[*ROWS, "transonic"], default=[*ROWS, "transonic"]
-    )
+    parser.add_argument("--only", nargs="*", choices=[*ROWS, "transonic"], default=[*ROWS, "transonic"])
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)

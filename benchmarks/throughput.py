@@ -2,10 +2,10 @@
 
 What is compared runs in turn, round after round in one process, so that a noisy neighbour meets all of it:
 
-- *ours*: `fit.Trainer.update` with the losses of `methods` on the networks of `nets`; the gradient is not clipped,
+- *ours*: `Trainer.update` of a diffusion model on the networks of `nets`; the gradient is not clipped,
   because the plain loop does not clip it;
 - *plain* (plain_unet.py): the same network and loss as one writes them first: nn.Conv with padding_mode="circular",
-  nn.GroupNorm, one nn.Linear a block, default Adam (on a CPU one tensor after the other), the average of weights by a
+  nn.GroupNorm, one nn.Linear per block, default Adam (on a CPU one tensor after the other), the average of weights by a
   loop over the parameters, and loss.item() in every step. That it is the same function is checked before anything is
   timed;
 - the machine's matrix product (1024 × 1024, float32), which is what "peak" means here.
@@ -33,13 +33,13 @@ from plain_unet import DECAY, LADDER, RATE, Plain
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from biasbound.core.denoise import VDenoiser
+from biasbound.core.losses import Scalar, diffusion_loss, unrolled
 from biasbound.core.noise import log_snr
-from biasbound.core.sample import proxy_estimate, sample
+from biasbound.core.sample import proxy_estimate
 from biasbound.core.schedule import linear
 from biasbound.data.batches import Batch
-from biasbound.models.losses import full_unrolled_loss, unrolled_loss
-from biasbound.models.method import method
+from biasbound.models.diffusion import Diffusion
+from biasbound.models.model import Frame, Recipe
 from biasbound.nets import ConditionalNet, UNetConfig, mini
 from biasbound.train.options import FitOptions
 from biasbound.train.trainer import Trainer
@@ -56,42 +56,46 @@ WARM = 8  # untimed runs: a convolution is prepared anew for every batch size, a
 Runs = dict[str, Callable[[], object]]
 
 
-def proxy_in_turn(model: VDenoiser, batch: Batch, generator: torch.Generator) -> Tensor:
-    estimate = partial(proxy_estimate, model, schedule=LADDER, generator=generator)
-    return unrolled_loss(model, batch.frames, LADDER, estimate, generator=generator)
+class InTurn(Diffusion):
+    """The proxy loss with a network call of its own for every estimate."""
 
-
-def full_chain(model: VDenoiser, batch: Batch, generator: torch.Generator) -> Tensor:
-    return full_unrolled_loss(model, batch.frames, linear(20), generator=generator)
+    def loss(self, batch: Batch, generator: torch.Generator) -> Scalar:
+        x, targets = self.windows(batch)
+        loss = partial(diffusion_loss, self, schedule=self.schedule, generator=generator)
+        proxy = partial(proxy_estimate, self, schedule=self.schedule, generator=generator)
+        return unrolled(x, targets, self.frame.task.follow, lambda x, y: (loss(x, y), proxy(x, y)), loss)
 
 
 class Ours:
     """One model, and a training of its own for each loss."""
 
     LOSSES: ClassVar = {
-        "teacher forcing": method("adaptive-v").loss(lambda: LADDER),
-        "proxy": method("adaptive-v-proxy").loss(lambda: LADDER),
-        "proxy in turn": proxy_in_turn,
-        "full chain": full_chain,
+        "teacher forcing": (Diffusion, LADDER, Recipe()),
+        "proxy": (Diffusion, LADDER, Recipe(1, "proxy")),
+        "proxy in turn": (InTurn, LADDER, Recipe(1, "proxy")),
+        "full chain": (Diffusion, linear(20), Recipe(1, "full")),
     }
 
     def __init__(self, config: UNetConfig, window: Tensor, compiled: bool = False) -> None:
-        self.net, self.window = ConditionalNet(config), window
-        self.denoiser, self.compiled = VDenoiser(self.net), compiled
+        self.net, self.window, self.compiled = ConditionalNet(config), window, compiled
+        self.about = Frame(config.out_channels)
+        self.model = Diffusion(self.net, self.about, schedule=LADDER, prediction="v")
 
     def update(self, loss: str = "teacher forcing") -> Callable[[], object]:
         """`Trainer.update` of a training that starts from the present weights."""
-        model = copy.deepcopy(self.denoiser)
+        kind, schedule, recipe = self.LOSSES[loss]
+        model = kind(copy.deepcopy(self.net), self.about, schedule=schedule, prediction="v")
+        model.recipe = recipe
         if self.compiled:
             model.net.compile(dynamic=False)
         size, grid = len(self.window), self.window.shape[3:]
         batch = Batch(self.window, self.window.new_zeros(size, 0, *grid))
         options = FitOptions(updates=10**6, batch=size, lr=RATE, ema=DECAY, clip=None)
-        return Trainer(model, self.LOSSES[loss], lambda _: batch, size, options).update
+        return Trainer(model, lambda _: batch, size, options).update
 
     @torch.inference_mode()
     def frame(self) -> object:
-        return sample(self.denoiser, self.window[:, 0], LADDER)
+        return self.model.advance(self.window[:, 0])
 
 
 def checked_pair(name: str, compiled: bool) -> tuple[Ours, Plain]:
@@ -153,12 +157,7 @@ def with_threads(threads: int, run: Callable[[], object]) -> Callable[[], object
 def measure_case(name: str, rounds: int, threads: Iterable[int], compiled: bool) -> None:
     ours, plain = checked_pair(name, False)
     matrix = torch.randn(1024, 1024)
-    single: Runs = {
-        "ours": ours.update(),
-        "plain": plain.update,
-        "frame": ours.frame,
-        "plain frame": plain.frame,
-    }
+    single: Runs = {"ours": ours.update(), "plain": plain.update, "frame": ours.frame, "plain frame": plain.frame}
     single |= {
         "proxy": ours.update("proxy"),
         "proxy in turn": ours.update("proxy in turn"),

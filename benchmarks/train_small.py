@@ -16,7 +16,9 @@ from biasbound.data.batches import Batch
 from biasbound.data.trajectories import Trajectories
 from biasbound.flows.flow import source as source_of
 from biasbound.models.method import method
-from biasbound.nets import mini
+from biasbound.models.model import Settings
+from biasbound.models.task import Forecast
+from biasbound.nets import NetSpec
 from biasbound.train.observers import JsonlLog
 from biasbound.train.options import FitOptions
 from biasbound.train.trainer import Trainer
@@ -31,9 +33,10 @@ torch.set_num_threads(1)
 args.folder.mkdir(parents=True, exist_ok=True)
 source = source_of("ks", "smoke", warmup=100)
 windows = Trajectories.from_array(source.block(0, 16).fields, dt=source.dt).pairs()
-chosen, schedule = method("adaptive-v"), log_uniform(6, 0.02)
+chosen, task = method("adaptive-v"), Forecast()
+network = NetSpec("unet", 1, 1, windows[[0]].frames.shape[3:], ("periodic",)).resolved()
 torch.manual_seed(0)
-model = chosen.model(mini(), 1.0)
+model = chosen.build(network, task, 1.0, chosen.options(Settings(schedule=log_uniform(6, 0.02))))
 options = FitOptions(updates=args.updates, batch=16, log_every=5, checkpoint_every=args.checkpoint_every)
 
 
@@ -42,12 +45,5 @@ def batch(index):
     return Batch(raw.frames / 1.3, raw.conditions)
 
 
-Trainer(
-    model,
-    chosen.loss(lambda: schedule),
-    batch,
-    len(windows),
-    options,
-    folder=args.folder,
-    observers=[JsonlLog(args.folder / "log.jsonl")],
-).run()
+log = JsonlLog(args.folder / "log.jsonl")
+Trainer(model, batch, len(windows), options, folder=args.folder, observers=[log]).run()

@@ -62,9 +62,7 @@ class Volumes:
         product, total = slope * behind, slope + behind
         limited = np.where(product > 0, 2 * product / np.where(total == 0, 1, total), 0)
         weight = 0.5 * (1 - np.abs(w) * dt / self.dx)
-        flux = w * np.where(
-            w > 0, c + weight * limited, ahead - weight * np.roll(limited, -1, axis)
-        )
+        flux = w * np.where(w > 0, c + weight * limited, ahead - weight * np.roll(limited, -1, axis))
         return (flux - np.roll(flux, 1, axis)) / self.dx
 
     def step(self, velocity: np.ndarray, dt: float) -> np.ndarray:
@@ -190,9 +188,7 @@ def one_frame(trajectories: int) -> dict[str, Any]:
         runs[f"volumes-{points}"] = [faces(v, -1) for v in islice(volumes, horizon)]
     best = [block_mean(v) for v in runs["spectral-256"]]
     out: dict[str, Any] = {
-        f"mse to spectral-256, {name}": [
-            mse(block_mean(v), b) for v, b in zip(run, best, strict=True)
-        ]
+        f"mse to spectral-256, {name}": [mse(block_mean(v), b) for v, b in zip(run, best, strict=True)]
         for name, run in runs.items()
         if name != "spectral-256"
     }
@@ -207,11 +203,7 @@ def one_frame(trajectories: int) -> dict[str, Any]:
 
 def report(parts: dict[str, Any]) -> Iterator[str]:
     """Means and standard errors over trajectories, spectrum on 64², then the short comparison."""
-    rows = {
-        name: list(part["trajectories"].values())
-        for name, part in parts.items()
-        if name != "one-frame"
-    }
+    rows = {name: list(part["trajectories"].values()) for name, part in parts.items() if name != "one-frame"}
     yield f"{'':<14}" + "".join(f"{name} ({len(rows[name])})".rjust(20) for name in rows)
     for figure in (*TERMS, "energy change", "left over"):
         cells = []

@@ -129,10 +129,7 @@ def re100(work: Path) -> Part:
     """Laminar vortex street at Re 100, Mach 0.3."""
     record = run(work, 0.3, reynolds=100.0, cells=(96, 97), wall=0.01, warmup=80.0)
     s = summary(record)
-    return {
-        "strouhal": check(s["strouhal"], 0.155, 0.172),
-        "drag": check(s["drag"], 1.35, 1.50),
-    }, [record]
+    return {"strouhal": check(s["strouhal"], 0.155, 0.172), "drag": check(s["drag"], 1.35, 1.50)}, [record]
 
 
 def compare(a: Record, b: Record, gate: float) -> Part:
@@ -176,10 +173,10 @@ def drag(work: Path) -> Part:
     batches = [np.ravel([batch_means(r) for r in end]) for end in ends]
     rise = float(batches[1].mean() - batches[0].mean())
     error = math.sqrt(sum(b.var(ddof=1) / b.size for b in batches))
-    return {
-        "slope": check(slope, 0.0, None),
-        "rise": check(rise, 2 * error, None, standard_error=error),
-    }, [*records, *(r for end in ends for r in end if r["config"]["seed"])]
+    return {"slope": check(slope, 0.0, None), "rise": check(rise, 2 * error, None, standard_error=error)}, [
+        *records,
+        *(r for end in ends for r in end if r["config"]["seed"]),
+    ]
 
 
 def speed(work: Path) -> Part:
@@ -195,9 +192,7 @@ def speed(work: Path) -> Part:
             steps.append(flow.advance(1.0 / mach))
             times.append(time.process_time() - begin)
         per_cell = 1e9 * sum(times) / sum(steps) / 3 / math.prod(SMALL)
-        rows[f"mach_{mach}"] = check(
-            float(np.median(times)), 0.0, 1.5, all=times, ns_per_cell_and_stage=per_cell
-        )
+        rows[f"mach_{mach}"] = check(float(np.median(times)), 0.0, 1.5, all=times, ns_per_cell_and_stage=per_cell)
     return rows, []
 
 
@@ -206,10 +201,7 @@ def picture(work: Path) -> None:
     import matplotlib.pyplot as plt
 
     mesh, mach = o_grid(*MEDIUM), 0.8
-    flow, window = (
-        cylinder_flow(mesh, mach, 1e4, np.random.default_rng(SEED)),
-        Window(mesh, (256, 128)),
-    )
+    flow, window = (cylinder_flow(mesh, mach, 1e4, np.random.default_rng(SEED)), Window(mesh, (256, 128)))
     flow.advance(30.0 / mach)
     figure, axes = plt.subplots(4, 2, figsize=(13, 13), layout="constrained")
     extent = (-1.5, 10.5, -3.0, 3.0)
@@ -218,9 +210,7 @@ def picture(work: Path) -> None:
         vorticity = np.gradient(v, 12 / 255, axis=0) - np.gradient(u, 6 / 127, axis=1)
         shade = {"extent": extent, "origin": "lower"}
         pair[0].imshow(np.where(window.mask, p, np.nan).T, cmap="viridis", **shade)
-        pair[1].imshow(
-            np.where(window.mask, vorticity, np.nan).T, cmap="RdBu_r", vmin=-4, vmax=4, **shade
-        )
+        pair[1].imshow(np.where(window.mask, vorticity, np.nan).T, cmap="RdBu_r", vmin=-4, vmax=4, **shade)
         flow.advance(1.0 / mach)
     axes[0, 0].set_title("pressure")
     axes[0, 1].set_title("vorticity")
@@ -235,12 +225,8 @@ def machine() -> dict[str, str]:
     except (OSError, StopIteration):
         cpu = platform.processor()
     git = ["git", "-C", str(ROOT)]
-    commit = subprocess.run(
-        [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    )
-    dirty = subprocess.run(
-        [*git, "status", "--porcelain", "biasbound"], capture_output=True, check=False
-    )
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    dirty = subprocess.run([*git, "status", "--porcelain", "biasbound"], capture_output=True, check=False)
     return {
         "cpu": f"{cpu}, {os.cpu_count()} cores, one thread used",
         "python": platform.python_version(),
@@ -261,9 +247,7 @@ PARTS: dict[str, Callable[[Path], Part]] = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=[*PARTS, "picture"], default=list(PARTS))
     parser.add_argument("--work", type=Path, default=ROOT / "out" / "validate_transonic")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "transonic_validation.json")
@@ -280,9 +264,7 @@ def main() -> int:
         results[name] = {**what, "checks": checks, "runs": runs}
         for key, row in checks.items():
             low, high = row["gate"]
-            print(
-                f"{row['verdict']}  {name:9s} {key:16s} {row['value']:9.4f}  in [{low:.4g}, {high}]"
-            )
+            print(f"{row['verdict']}  {name:9s} {key:16s} {row['value']:9.4f}  in [{low:.4g}, {high}]")
             good &= row["verdict"] == "PASS"
         save(options.out, results)
     return 0 if good else 1

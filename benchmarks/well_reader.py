@@ -40,10 +40,7 @@ def measure(folder: str, size: str) -> None:
     """Random batches through a DataLoader, in two settings: as it comes, and without the extras."""
     batch = int(size)
     streams = {}
-    for name, options in {
-        "default": {},
-        "fields only": {"return_grid": False, "boundary_return_type": None},
-    }.items():
+    for name, options in {"default": {}, "fields only": {"return_grid": False, "boundary_return_type": None}}.items():
         loader = torch.utils.data.DataLoader(
             WellDataset(path=folder, **options), batch_size=batch, shuffle=True, drop_last=True
         )
@@ -63,6 +60,4 @@ def measure(folder: str, size: str) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     command, *arguments = sys.argv[1:]
-    {"dump": dump, "time": measure, "dummy": lambda f: write_dummy_data(str(Path(f)))}[command](
-        *arguments
-    )
+    {"dump": dump, "time": measure, "dummy": lambda f: write_dummy_data(str(Path(f)))}[command](*arguments)

@@ -16,11 +16,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from biasbound.core.diagnose import diagnose
+from biasbound.core.options import SearchOptions
 from biasbound.core.sample import sample
 from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
-from biasbound.train.diagnose import diagnose
-from biasbound.train.options import SearchOptions
 
 HERE = Path(__file__).parent
 WEIGHTS = HERE / "net.safetensors"
@@ -51,10 +51,7 @@ def make_data(path: Path, count: int = 64, frames: int = 24, points: int = 32) -
     x, t = 2 * np.pi * np.arange(points) / points, 0.15 * np.arange(frames)[:, None]
     fields = np.zeros((count, frames, points))
     for k in (1, 2):
-        amplitude, phase = (
-            random.uniform(0.5, 1, (count, 1, 1)),
-            random.uniform(0, 6.3, (count, 1, 1)),
-        )
+        amplitude, phase = (random.uniform(0.5, 1, (count, 1, 1)), random.uniform(0, 6.3, (count, 1, 1)))
         fields += amplitude * np.sin(k * x + k**3 * t + phase)
     made = Trajectories.from_array(fields[:, :, None].astype(np.float32), dt=0.15, name="waves")
     save(made, path, overwrite=True)

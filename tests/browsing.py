@@ -57,9 +57,7 @@ class Watched:
 
 def set_value(tab, selector, value, event="input"):
     tab.eval_on_selector(
-        selector,
-        "(e, [v, kind]) => { e.value = v; e.dispatchEvent(new Event(kind)); }",
-        [str(value), event],
+        selector, "(e, [v, kind]) => { e.value = v; e.dispatchEvent(new Event(kind)); }", [str(value), event]
     )
 
 

@@ -1,8 +1,13 @@
-"""Commands called in a test, and a small run for them."""
+"""Commands called in a test, here or in a process of their own, and a small run for them."""
+
+import os
+import subprocess
+import sys
 
 from biasbound.cli import main
 
-TINY = ["--preset", "ks-smoke", "--jobs", "1", "--train.updates", "6", "--train.evaluations", "1"]
+SMOKE = ["--preset", "ks-smoke", "--jobs", "1"]
+TINY = [*SMOKE, "--train.updates", "6", "--train.evaluations", "1", "--evaluate.gradients", "0"]
 
 
 def called(argv, capsys):
@@ -24,3 +29,10 @@ def refused(argv, capsys, *complaints):
     assert "Traceback" not in said
     for complaint in complaints:
         assert complaint in sentences[0], sentences[0]
+
+
+def program(*argv, start=("-m", "biasbound"), **how):
+    """A command in a process of its own, where nothing checks types."""
+    command = [sys.executable, *start, *map(str, argv)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **how)

@@ -1,9 +1,14 @@
+"""What all tests share: repeatable examples, and one smoke study for the whole test run."""
+
+import fcntl
+import os
+import shutil
+
 import pytest
 import torch
-from calling import TINY
+from browsing import on_ci
+from calling import SMOKE, program
 from hypothesis import settings
-
-from biasbound.cli import main
 
 # Random examples, but the same ones on every run: a red test must be red again.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
@@ -16,25 +21,44 @@ def rng():
     return torch.Generator().manual_seed(0)
 
 
-@pytest.fixture(scope="module")
-def linear(tmp_path_factory):
-    """A run with one diffusion emulator and one direct one."""
-    folder = tmp_path_factory.mktemp("commands") / "run"
-    assert main(["train", str(folder), "--method", "linear,unet", *TINY]) == 0
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory):
+    """The smoke study of every method, from data to report; nobody may write into it.
+
+    The first worker that asks makes it, the others wait. It is made by the program itself, without the checks of types.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = shared / "smoke" / "ks"
+    with (shared / "smoke.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "07-report/stage.json").exists():
+            made = program("run", folder, *SMOKE)
+            assert made.returncode == 0, made.stderr
     return folder
 
 
-LONG = (
-    "test_studies.py",
-    "test_pipeline.py",
-    "test_docs.py",
-    "test_fit.py",
-    "test_fit_killed.py",
-    "test_page.py",
-    "test_page_ladder.py",
-)
+@pytest.fixture
+def copied(smoke, tmp_path):
+    """The smoke study as a test's own, without its report."""
+    return shutil.copytree(smoke, tmp_path / "ks", ignore=shutil.ignore_patterns("07-report"))
 
 
+LONG_FIXTURES = {"smoke", "browser"}
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(items):
-    """Long files first: two workers that take whole files then end at the same time."""
-    items.sort(key=lambda item: item.path.name not in LONG)
+    """Mark what takes long, and let it start first, so that two workers end together."""
+    for item in items:
+        if LONG_FIXTURES & set(item.fixturenames):
+            item.add_marker("long")
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """On a CI a skipped test is a failure."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if on_ci() and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,39 +1,54 @@
 """A small training that the tests of fitting share."""
 
 import torch
-from toys import Filter, advected
+from toys import Filter, batch, diffusion, frame
 
-from biasbound.core.denoise import VDenoiser
-from biasbound.core.schedule import log_uniform
-from biasbound.models.losses import diffusion_loss
+from biasbound.data.batches import Batch
+from biasbound.models.direct import Direct
+from biasbound.models.model import Recipe
+from biasbound.models.refiner import Refiner
 from biasbound.train.options import FitOptions
 from biasbound.train.trainer import Trainer
 
-SCHEDULE = log_uniform(4, 0.05, 0.99)
+DATA = batch(256, frames=3)
 
 
-DATA = advected(256, frames=3)
+def windows(frames=3):
+    """What a trainer asks for its batches: the first frames of these windows."""
+    return lambda i: Batch(DATA.frames[torch.as_tensor(i), :frames], DATA.conditions[torch.as_tensor(i)])
+
+
+def trained_by(model, **recipe):
+    model.recipe = Recipe(**recipe)
+    return model
+
+
+MODELS = {
+    "eps": lambda: diffusion(Filter(), "eps"),
+    "x0": lambda: diffusion(Filter(), "x0"),
+    "v": lambda: diffusion(Filter()),
+    "v residual": lambda: diffusion(Filter(), scale=0.6),
+    "focus": lambda: trained_by(diffusion(Filter()), share=0.6),
+    "proxy": lambda: trained_by(diffusion(Filter()), unroll=1, between="proxy"),
+    "full": lambda: trained_by(diffusion(Filter()), unroll=1, between="full", detach=True),
+    "direct residual": lambda: Direct(Filter(), frame(0.6)),
+    "direct unrolled": lambda: trained_by(Direct(Filter(), frame()), unroll=1),
+    "pushforward": lambda: trained_by(Direct(Filter(), frame()), unroll=1, detach=True),
+    "refiner": lambda: Refiner(Filter(), frame(), sigma_min=0.1),
+}
 
 
 def options(**changes):
-    return FitOptions(**({"updates": 60, "batch": 16, "log_every": 5, "checkpoint_every": 10, "lr": 0.02} | changes))
+    told = {"updates": 60, "batch": 16, "log_every": 5, "checkpoint_every": 10, "lr": 0.02}
+    return FitOptions(**(told | changes))
 
 
-def diffusion(model, frames, generator):
-    return diffusion_loss(model, frames[:, 0], frames[:, 1], SCHEDULE, generator=generator)
-
-
-def trainer(changes=None, loss=diffusion, model=None, **more):
+def trainer(changes=None, model="v", **more):
+    """A training of a model by its name above, or of one's own."""
     torch.manual_seed(0)
-    model = model or VDenoiser(Filter())
-    return Trainer(
-        model,
-        loss,
-        lambda i: DATA[torch.as_tensor(i)],
-        len(DATA),
-        options(**(changes or {})),
-        **more,
-    )
+    made = MODELS[model]() if isinstance(model, str) else model
+    frames = 2 + made.recipe.unroll if hasattr(made, "recipe") else 2
+    return Trainer(made, windows(frames), len(DATA.frames), options(**(changes or {})), **more)
 
 
 def weights(of):

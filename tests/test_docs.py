@@ -13,6 +13,7 @@ import torch
 from biasbound.cli import main
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
+from biasbound.flows import FLOWS
 from biasbound.metrics.rows import read_rows
 from biasbound.report import figures
 from biasbound.report.tables import demo_table
@@ -21,13 +22,12 @@ ROOT = Path(__file__).parents[1]
 TESTS = "\n".join(p.read_text() for p in (ROOT / "tests").rglob("test_*.py"))
 
 
+@pytest.mark.long
 def test_the_readme_program_runs(tmp_path):
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     program = next(p for p in programs if "greedy_schedule" in p)
     program += "assert next_state.shape == y.shape and len(ladder) < len(levels)\n"
-    run = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "REB" in run.stdout
     assert (tmp_path / "ladder.json").exists()
@@ -36,7 +36,7 @@ def test_the_readme_program_runs(tmp_path):
 PAGES = ("README.md", "docs/studies.md", "docs/report.md", "docs/data.md", "docs/metrics.md")
 # Commands of the pages, at the size of a test: what a page says → what is run.
 SMALLER = {
-    "--preset ks-demo": "--preset ks-smoke --methods unet,adaptive-v,adaptive-v-proxy --train.updates 8 "
+    "--preset ks-demo": "--preset ks-smoke --methods direct,adaptive-v,adaptive-v-proxy --train.updates 8 "
     "--rollout.members 1 --evaluate.gradients 0 --evaluate.pairs 4",
     "--train.updates 2000": "--train.updates 8",
     "--tau 1.5": "--tau 1.5 --levels 6 --sigma-min 0.05 --pairs 16",
@@ -58,8 +58,8 @@ def smaller(command):
     for said, meant in SMALLER.items():
         command = command.replace(said, meant)
     words = shlex.split(command)[1:]
-    if words[0] in STUDY:
-        words += ["--jobs", "1"]
+    if words[0] in STUDY or (words[:1] == ["data"] and words[1] in FLOWS):
+        words += ["--jobs", "1"]  # processes take longer to start than this takes
         if words[1] == "--preset":  # the folder that the page's own preset would give
             words.insert(1, "runs/" + command_preset(words))
     return words
@@ -69,11 +69,10 @@ def command_preset(words):
     return words[words.index("--preset") + 1].replace("-smoke", "-demo")
 
 
+@pytest.mark.long
 def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]}
-    )  # others: test_report
+    monkeypatch.setattr(figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]})  # others: test_report
     x = 2 * np.pi * np.arange(64) / 64
     phase = np.linspace(0, 6, 20)[:, None, None]
     fields = np.sin(x + phase - 0.3 * np.arange(12)[:, None])[:, :, None].astype(np.float32)
@@ -92,9 +91,7 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
                 ran += 1
     assert ran > 25
 
-    (program,) = re.findall(
-        r"```python\n(import biasbound\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
-    )
+    (program,) = re.findall(r"```python\n(import biasbound\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     known = {"x0": torch.from_numpy(fields[:2, 0])}
     exec(program.replace("steps=100", "steps=2"), known)  # noqa: S102 - our own page
     assert known["rollout"].states.shape == (8, 2, 2, 1, 64)
@@ -103,10 +100,7 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
 def test_the_demos_table_is_the_one_on_record():
     text = (ROOT / "docs/studies.md").read_text()
     shown = re.search(r"<!-- demo table -->\n(.*?)<!-- end", text, re.DOTALL)[1]
-    assert (
-        shown.strip()
-        == demo_table(read_rows(ROOT / "results/demo/results.jsonl")).markdown().strip()
-    )
+    assert shown.strip() == demo_table(read_rows(ROOT / "results/demo/results.jsonl")).markdown().strip()
 
 
 def test_scripts_that_pages_name_exist():

@@ -1,10 +1,8 @@
-"""The shape of the package: imports point one way, the method sees no network, file or clock."""
+"""The shape of the package; which way imports point is a contract in pyproject.toml, checked by `make lint`."""
 
 import ast
 import importlib
 import pkgutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,16 +12,6 @@ import biasbound
 ROOT = Path(biasbound.__file__).parent
 
 MAY_PRINT = {"study", "report", "cli"}
-BARE = {
-    "core",
-    "data",
-    "flows",
-    "models",
-    "train",
-    "study",
-    "study.stages",
-    "report",
-}  # no more than their modules
 
 
 def module_name(path, root):
@@ -44,20 +32,16 @@ def test_nobody_prints_below_the_study():
 
 def test_nothing_depends_on_the_training_flag():
     for path in ROOT.rglob("*.py"):
-        attributes = {
-            n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)
-        }
+        attributes = {n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)}
         assert "training" not in attributes, path
 
 
-def test_every_public_name_exists():
+def test_every_exported_name_exists():
     for info in pkgutil.walk_packages([str(ROOT)], "biasbound."):
         if info.name.endswith("__main__"):
             continue
         module = importlib.import_module(info.name)
-        names = module.__all__ if hasattr(module, "__all__") else []
-        assert names or info.name.removeprefix("biasbound.") in BARE, f"{info.name} has no __all__"
-        for name in names:
+        for name in getattr(module, "__all__", ()):
             assert hasattr(module, name), f"{info.name}.__all__ names {name}, which does not exist"
 
 
@@ -65,14 +49,6 @@ def test_an_unknown_module_is_named():
     with pytest.raises(AttributeError, match=r"no attribute 'nosuch'.*core"):
         biasbound.nosuch  # noqa: B018
     assert "core" in dir(biasbound)
-
-
-def test_help_does_not_import_torch():
-    code = "import sys, biasbound.cli as c\ntry: c.main(['--help'])\nexcept SystemExit: pass\nsys.exit('torch' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode
-        == 0
-    )
 
 
 def test_version_is_that_of_the_package():

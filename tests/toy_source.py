@@ -35,9 +35,7 @@ class ToySource:
     crash: int = -1  # block at whose start the process ends without a word
     sizes: ClassVar = {
         "smoke": Size({"frames": 5}),
-        "small": Size(
-            valid={"trajectories": 3}, tests={"near": {"points": 8}, "far": {"points": 32}}
-        ),
+        "small": Size(valid={"trajectories": 3}, tests={"near": {"points": 8}, "far": {"points": 32}}),
     }
 
     def __post_init__(self) -> None:
@@ -60,9 +58,7 @@ class ToySource:
         )
 
     def provenance(self) -> dict[str, Any]:
-        return {n: v for n, v in asdict(self).items() if n != "delay"} | {
-            "equation": "u_t = -c u_x"
-        }
+        return {n: v for n, v in asdict(self).items() if n != "delay"} | {"equation": "u_t = -c u_x"}
 
     def block(self, start: int, stop: int) -> Block:
         time.sleep(self.delay)
@@ -94,9 +90,7 @@ class ToySource:
         if self.dimensions == 1:
             return wave[:, None]
         flat = np.ones(self.points)
-        return np.stack(
-            [np.multiply.outer(wave, flat), np.swapaxes(np.multiply.outer(wave, flat), 1, 2)], 1
-        )
+        return np.stack([np.multiply.outer(wave, flat), np.swapaxes(np.multiply.outer(wave, flat), 1, 2)], 1)
 
 
 def main() -> None:

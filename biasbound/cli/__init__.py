@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from biasbound import __version__
-from biasbound.cli import schedules, tools
+from biasbound.cli import diagnose, schedules, tools
 from biasbound.cli.data import add_parser as add_data_parser
 from biasbound.cli.show import status
 from biasbound.cli.study import compare, study
@@ -47,6 +47,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     several.add_argument("folders", metavar="RUN", type=Path, nargs="+")
     several.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     several.set_defaults(run=lambda args: compare(args.folders, args.out))
+    diagnose.add_parser(commands)
     tools.add_parsers(commands)
     schedules.add_parser(commands)
     return parser

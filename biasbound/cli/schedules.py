@@ -1,22 +1,24 @@
-"""`biasbound schedule …`: make, look at, draw and export noise schedules."""
+"""`biasbound schedule …`: make, look at, draw, export and choose noise schedules."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from biasbound.cli import front
+
 __all__ = ["add_parser"]
 
-STANDARD = ("linear", "cosine", "sigmoid", "log_uniform")
 FORMATS = ("txt", "csv", "betas")
 
 
 def add_parser(commands: Any) -> None:
     """Register `schedule` and its sub-commands; each sets `run`, which takes the arguments."""
-    schedule = commands.add_parser("schedule", help="make, look at, draw and export noise schedules")
+    schedule = commands.add_parser("schedule", help="make, look at, draw, export and choose noise schedules")
     verbs = schedule.add_subparsers(title="commands", required=True, metavar="COMMAND")
     show = verbs.add_parser(
         "show", help="print a schedule file", epilog="example: biasbound schedule show ladder.json"
@@ -26,11 +28,17 @@ def add_parser(commands: Any) -> None:
     make = verbs.add_parser(
         "make",
         help="write a standard schedule, or one from your own levels",
-        epilog="example: biasbound schedule make cosine -T 20 --out cosine.json",
+        epilog="example: biasbound schedule make log-uniform -T 16 --sigma-min 0.01 --over sigma --out levels.json",
     )
-    make.add_argument("method", choices=(*STANDARD, "levels"))
-    make.add_argument("-T", type=int, default=20, metavar="LEVELS", help="number of levels (default 20)")
-    make.add_argument("--sigma-max", type=float, default=None, help="highest level, below 1")
+    make.add_argument(
+        "method", metavar="NAME", help="linear, cosine, sigmoid, log-uniform, another registered, or levels"
+    )
+    make.add_argument("-T", type=int, metavar="LEVELS", help="number of levels (default 20)")
+    make.add_argument("--sigma-min", type=float, metavar="S", help="of log-uniform: lowest level (default 0.001)")
+    make.add_argument("--sigma-max", type=float, metavar="S", help="highest level, below 1")
+    make.add_argument(
+        "--over", choices=("ratio", "sigma"), help="of log-uniform: spaced in log(σ/√ᾱ) (default), or in log σ (paper)"
+    )
     make.add_argument("--sigma", metavar="S,S,…", help="of `levels`: the noise levels, increasing")
     make.add_argument("--out", required=True, metavar="FILE", help="JSON file to write")
     make.set_defaults(run=_make)
@@ -51,6 +59,7 @@ def add_parser(commands: Any) -> None:
     export.add_argument("--format", choices=FORMATS, default="txt")
     export.add_argument("--out", type=Path, required=True, metavar="FILE")
     export.set_defaults(run=_export)
+    front.add_parser(verbs)
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -72,17 +81,46 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _make(args: argparse.Namespace) -> None:
-    from biasbound.core import schedule as noise
+    from biasbound.core.schedule import Schedule
 
+    options = {"sigma_min": args.sigma_min, "sigma_max": args.sigma_max, "over": args.over}
+    told = {name: value for name, value in options.items() if value is not None}
     if (args.method == "levels") != (args.sigma is not None):
-        raise ValueError("`schedule make levels` needs --sigma, and the standard schedules take none")
-    if args.sigma is not None:
-        schedule = noise.Schedule(args.sigma.split(","), {"method": "levels"})
+        raise ValueError("`schedule make levels` needs --sigma, and no other schedule takes it")
+    if args.sigma is None:
+        schedule = _standard(args.method, 20 if args.T is None else args.T, told)
+    elif told or args.T is not None:
+        given = "-T" if args.T is not None else _option(next(iter(told)))
+        raise ValueError(f"`schedule make levels` takes its levels from --sigma alone: leave {given} out")
     else:
-        limits = {} if args.sigma_max is None else {"sigma_max": args.sigma_max}
-        schedule = getattr(noise, args.method)(args.T, **limits)
+        schedule = Schedule(args.sigma.split(","), {"method": "levels"})
     schedule.save(args.out)
     print(f"wrote {args.out}: {len(schedule)} levels; look at it with: biasbound schedule show {args.out}")
+
+
+def _standard(name: str, levels: int, told: dict[str, Any]) -> Any:
+    """A registered schedule with these options; one that it does not take, or cannot keep, is refused."""
+    from biasbound.core.schedule import SCHEDULES
+    from biasbound.registry import allow, find
+
+    allow([name])
+    make: Any = find(SCHEDULES, name)
+    takes = inspect.signature(make).parameters
+    if unknown := [option for option in told if option not in takes]:
+        raise ValueError(f"the {name} schedule has no {_option(unknown[0])}: leave it out")
+    schedule = make(levels, **told)
+    ends = {"sigma_min": schedule.sigma[0], "sigma_max": schedule.sigma[-1]}
+    for option, found in ends.items():
+        if told.get(option, found) != found:
+            raise ValueError(
+                f"the {name} schedule of {levels} levels ends at σ = {found:.6g} and cannot have "
+                f"{_option(option)} {told[option]:g}: it only replaces levels beyond it"
+            )
+    return schedule
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _plot(args: argparse.Namespace) -> None:

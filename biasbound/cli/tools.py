@@ -1,4 +1,4 @@
-"""Commands on single things: diagnose a denoiser, roll an emulator out, score a rollout."""
+"""Commands on single things: roll an emulator out, score a rollout."""
 
 from __future__ import annotations
 
@@ -6,40 +6,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from biasbound.registry import imported
+from biasbound.cli.subject import add_stride, opened
 
 __all__ = ["add_parsers"]
 
 
 def add_parsers(commands: Any) -> None:
     """Register the commands; each sets `run`, which takes the arguments."""
-    _add_diagnose(commands)
     _add_predict(commands)
     _add_score(commands)
-
-
-def _add_diagnose(commands: Any) -> None:
-    diagnose = commands.add_parser(
-        "diagnose",
-        help="bias curves and a recommended ladder for a saved emulator, or for your own denoiser",
-        epilog="example: biasbound diagnose my_package.model:make_denoiser --data test.h5 --out diagnosis",
-    )
-    diagnose.add_argument(
-        "what", metavar="WHAT", help="an emulator's folder, or package.module:factory of your own denoiser"
-    )
-    diagnose.add_argument("--data", type=Path, required=True, metavar="FILE", help="trajectories to measure on")
-    diagnose.add_argument(
-        "--schedule", type=Path, metavar="FILE", help="the schedule in use (an emulator has its own)"
-    )
-    diagnose.add_argument("--tau", type=float, default=1.05, help="bound on the biases (default 1.05)")
-    diagnose.add_argument("--levels", type=int, default=24, help="of the grid (default 24)")
-    diagnose.add_argument("--sigma-min", type=float, default=1e-3, help="its lowest level (default 0.001)")
-    diagnose.add_argument("--pairs", type=int, default=128, help="pairs to measure on (default 128)")
-    diagnose.add_argument("--draws", type=int, default=2, help="noise draws per bias (default 2)")
-    diagnose.add_argument("--raw", action="store_true", help="your denoiser takes data as they are, not normalised")
-    diagnose.add_argument("--out", type=Path, metavar="FOLDER", help="write diagnosis.json, ladder.json and a picture")
-    _add_stride(diagnose)
-    diagnose.set_defaults(run=_diagnose)
 
 
 def _add_predict(commands: Any) -> None:
@@ -56,7 +31,7 @@ def _add_predict(commands: Any) -> None:
     predict.add_argument("--members", type=int, default=1)
     predict.add_argument("--seed", type=int, default=0)
     predict.add_argument("--force", action="store_true", help="replace an existing file")
-    _add_stride(predict)
+    add_stride(predict)
     predict.set_defaults(run=_predict)
 
 
@@ -72,117 +47,8 @@ def _add_score(commands: Any) -> None:
     score.add_argument("--name", default="model", help="the method's name in the rows")
     score.add_argument("--initial", action="store_true", help="the prediction holds frame 0 as well")
     score.add_argument("--out", type=Path, metavar="JSONL", help="write the rows here")
-    _add_stride(score)
+    add_stride(score)
     score.set_defaults(run=_score)
-
-
-def _add_stride(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stride-time", type=int, default=1, metavar="N", help="use every N-th frame of the data")
-    parser.add_argument("--stride-space", type=int, default=1, metavar="N", help="use every N-th grid point")
-
-
-def _data(given: argparse.Namespace) -> Any:
-    from biasbound.data.formats import load
-
-    return load(given.data).stride(time=given.stride_time, space=given.stride_space)
-
-
-def _diagnose(given: argparse.Namespace) -> None:
-    from biasbound.core.diagnose import diagnose, require_stable
-    from biasbound.core.options import SearchOptions
-    from biasbound.core.schedule import Schedule
-
-    options = SearchOptions(tau=given.tau, levels=given.levels, sigma_min=given.sigma_min, draws=given.draws)
-    denoiser, x, y, own = _subject(given)
-    if given.schedule is not None:
-        own["schedule"] = Schedule.load(given.schedule)
-    found = diagnose(denoiser, x, y, options, **own)
-    print(f"{given.what} on {len(x)} pairs of {given.data}, τ = {given.tau}")
-    print(f"{'sigma':>10} {'clean error':>12} {'own bias':>18}")
-    for sigma, level in found.levels.items():
-        mark = "stable" if level.own.mean <= given.tau else ""
-        print(f"{sigma:10.4g} {level.clean.mean:12.4g} {level.own!s:>18}  {mark}")
-    _along("the schedule in use", found.schedule, found.along_schedule, given.tau)
-    _along("the recommended ladder", found.ladder, found.along_ladder, given.tau)
-    if given.out is not None:
-        _keep(given.out, found)
-    require_stable(found)
-
-
-def _along(name: str, schedule: Any, rows: Any, tau: float) -> None:
-    if schedule is None:
-        return
-    forced = len(schedule.meta.get("forced", []))
-    print(f"{name}: {len(schedule)} levels" + (f", {forced} of its steps forced beyond τ" if forced else ""))
-    print(f"{'sigma':>10} {'two-step bias':>18} {'REB':>18}")
-    for row in rows:
-        two = "" if row.two_step is None else str(row.two_step)
-        mark = "beyond τ" if row.reb.mean > tau else ""
-        print(f"{row.sigma:10.4g} {two:>18} {row.reb!s:>18}  {mark}")
-
-
-def _subject(given: argparse.Namespace) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """(denoiser, x, y, how its chain goes) in the denoiser's units."""
-    from biasbound.models.diffusion import chain_of
-    from biasbound.models.emulator import load
-    from biasbound.models.normalise import Normalisation
-    from biasbound.models.task import Forecast
-    from biasbound.study.stages.material import spread
-    from biasbound.study.stages.rollout import require_fit
-
-    data = _data(given)
-    if Path(given.what).is_dir():
-        emulator = load(given.what)
-        chain = chain_of(emulator.model)
-        if chain is None:
-            raise ValueError(f"{given.what} has no chain to diagnose: only a diffusion emulator has one")
-        require_fit(emulator, data)
-        means, task = emulator.normalisation, chain.frame.task
-        batch = spread(data.condition_on(*emulator.conditions).windows(task.window()), given.pairs)
-        frames = means.encode(batch.frames, 2)
-        x, y = task.given(frames, means.planes(batch.conditions, frames)), task.wanted(frames)[0]
-        own = {"schedule": chain.schedule, "transition": chain.transition, "start": chain.rule.start}
-        return chain, x, y, own
-    denoiser, task = _imported(given.what), Forecast()
-    batch = spread(data.windows(task.window()), given.pairs)
-    frames = batch.frames
-    if not given.raw:
-        known = data.statistics
-        frames = Normalisation(tuple(known.mean.tolist()), tuple(known.std.tolist())).encode(frames, 2)
-    return denoiser, task.given(frames, batch.conditions), task.wanted(frames)[0], {}
-
-
-def _imported(name: str) -> Any:
-    """What `package.module:factory` returns, modules beside the current folder included."""
-    if ":" not in name:
-        raise ValueError(f"{name} is neither an emulator's folder nor package.module:factory")
-    make = imported(name)
-    if not callable(make):
-        raise ValueError(f"{name} is not a function that returns a denoiser")
-    try:
-        denoiser = make()
-    except TypeError as error:
-        raise ValueError(f"{name} must take no arguments and return a denoiser: {error}") from error
-    if not callable(denoiser):
-        raise ValueError(f"{name} returned {type(denoiser).__name__}, not a denoiser (y_t, x, sigma) → estimate")
-    return denoiser
-
-
-def _keep(folder: Path, found: Any) -> None:
-    from biasbound._io import write_json
-    from biasbound.report.diagnosis import diagnosis_figure
-    from biasbound.report.figures import save_figure
-
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "diagnosis.json", found.as_dict())
-    written = [folder / "diagnosis.json"]
-    if found.ladder is not None:
-        found.ladder.save(folder / "ladder.json")
-        written.append(folder / "ladder.json")
-    written += save_figure(diagnosis_figure(found), folder / "diagnosis")
-    print("wrote " + ", ".join(map(str, written)))
-    if found.ladder is not None:
-        print(f"next: biasbound schedule show {folder / 'ladder.json'}")
 
 
 def _predict(given: argparse.Namespace) -> None:
@@ -191,7 +57,7 @@ def _predict(given: argparse.Namespace) -> None:
     from biasbound.study.stages.rollout import roll, save_array
 
     options = RolloutConfig(trajectories=given.trajectories, steps=given.steps, members=given.members, seed=given.seed)
-    states, broken = roll(load(given.emulator), _data(given), options)
+    states, broken = roll(load(given.emulator), opened(given), options)
     save_array(given.out, states, given.force)
     lost = int((broken > 0).sum())
     print(f"{given.out}: {' × '.join(map(str, states.shape))} (members, trajectories, frames, channels, grid) written")
@@ -208,7 +74,7 @@ def _score(given: argparse.Namespace) -> None:
     from biasbound.metrics.score import score
     from biasbound.report.tables import demo_table
 
-    stride = {"time": given.time, "space": given.space}
+    stride = {"time": given.stride_time, "space": given.stride_space}
     truth = load(given.truth).stride(**stride)
     train = None if given.train is None else load(given.train).stride(**stride)
     scene = open_scene(given.prediction, truth, train=train, initial=given.initial)

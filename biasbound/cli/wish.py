@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from biasbound.study.config import Config
+from biasbound.study.config import UNET, Config
 from biasbound.study.parsing import ConfigParser, config_parser, made, presets, read_config
 
 __all__ = ["STUDY_COMMANDS", "Wish", "cores", "wish_of"]
@@ -68,7 +68,7 @@ def wish_of(verb: str, argv: list[str]) -> Wish:
     _allow(argv)
     parser = _parser(verb, base)
     shown = "--print_config" in argv
-    given = parser.parse_args([a for a in _lists(argv) if a != "--print_config"])
+    given = parser.parse_args([*_other_network(argv), *(a for a in _lists(argv) if a != "--print_config")])
     config = made(parser, given)
     chosen = _chosen(verb, tuple(given.method), config)
     out = Path(given.run or f"runs/{preset or config.data.dataset}")
@@ -91,14 +91,15 @@ def _allow(argv: Sequence[str]) -> None:
 
 def _chosen(verb: str, given: Sequence[str], config: Config) -> tuple[Any, ...]:
     """The methods that are meant: those that are named, or all; for `finetune` the fine-tuned ones."""
-    if verb != "finetune":
-        return tuple(given) or config.methods
     from biasbound.models.method import method
 
-    if given:
-        made = [method(label) for label in given]
-        return tuple(m.label if m.finetune else replace(m, finetune="proxy").label for m in made)
-    found = tuple(told for told in config.methods if method(told).finetune)
+    every = {made.label: made for made in map(method, config.methods)}
+    named = [every.get(label) or method(label) for label in given]
+    if verb != "finetune":
+        return tuple(named) or config.methods
+    if named:
+        return tuple(m if m.finetune else replace(m, finetune="proxy") for m in named)
+    found = tuple(made for made in every.values() if made.finetune)
     if not found:
         raise ValueError(
             "no method of this study is fine-tuned: name one to fine-tune with --method, as in --method adaptive-v"
@@ -108,16 +109,13 @@ def _chosen(verb: str, given: Sequence[str], config: Config) -> tuple[Any, ...]:
 
 def _joined(config: Config, chosen: Sequence[Any], out: Path) -> tuple[Config, tuple[str, ...]]:
     """The config with all methods and seeds that the run has had, so that none drops out; and the labels chosen."""
-    from biasbound.models.method import method
+    from biasbound.study.graph import methods_of
 
     saved = read_config(out / "config.yaml") if (out / "run.json").exists() else config
-    told: dict[str, Any] = {}
-    for one in (*saved.methods, *config.methods, *chosen):
-        made = method(one)  # a label is kept in its canonical form
-        told.setdefault(made.label, made.label if isinstance(one, str) and not made.file else one)
+    every = methods_of((*saved.methods, *config.methods, *chosen))
     seeds = tuple(dict.fromkeys((*saved.seeds, *config.seeds)))
-    labels = tuple(dict.fromkeys(method(one).label for one in chosen))
-    return replace(config, methods=tuple(told.values()), seeds=seeds), labels
+    joined = replace(config, methods=tuple(made.spelling for made in every.values()), seeds=seeds)
+    return joined, tuple(methods_of(chosen))
 
 
 def _value(argv: Sequence[str], option: str) -> str | None:
@@ -140,6 +138,13 @@ def _lists(argv: list[str]) -> list[str]:
         elif argument in lists and i + 1 < len(told) and not told[i + 1].startswith("["):
             told[i + 1] = f"[{told[i + 1]}]"
     return told
+
+
+def _other_network(argv: Sequence[str]) -> list[str]:
+    """Unset what a preset says of the U-Net when another network is named."""
+    if _value(argv, "--network.name") in (None, "unet"):
+        return []
+    return [f"--network.{name}=null" for name in UNET]
 
 
 def _parser(verb: str, base: Path | None) -> ConfigParser:

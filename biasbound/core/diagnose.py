@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from biasbound.core.appendix import Appendices
 from biasbound.core.bias import BiasRow, Stability, TwoStepTable, bias_curve, stability
 from biasbound.core.denoise import Denoiser
 from biasbound.core.ladder import StartRule, grid, ladder, measure_of
@@ -28,28 +29,38 @@ __all__ = ["Diagnosis", "diagnose"]
 class Diagnosis:
     """Stability at every level of the grid; the recommended ladder, if any level is stable; biases along both chains."""
 
-    tau: float
+    options: SearchOptions  # what was bounded
     levels: Mapping[float, Stability]
     ladder: Schedule | None
     table: TwoStepTable | None
     along_ladder: tuple[BiasRow, ...]
     schedule: Schedule | None  # the one in use
     along_schedule: tuple[BiasRow, ...]
+    appendices: Appendices | None = None
+
+    @property
+    def tau(self) -> float:
+        return self.options.tau
 
     @property
     def stable(self) -> tuple[float, ...]:
-        return tuple(s for s, found in self.levels.items() if found.own.mean <= self.tau)
+        """Levels whose own-prediction bias, by the statistic that is bounded, is within τ."""
+        bound = self.options.statistic
+        return tuple(s for s, found in self.levels.items() if found.own.value(bound) <= self.options.tau_own)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
         return {
             "tau": self.tau,
+            "power": self.options.power,
+            "statistic": self.options.statistic,
             "levels": [{"sigma": s, **found.as_dict()} for s, found in self.levels.items()],
             "ladder": None if self.ladder is None else list(self.ladder.sigma),
             "forced": [] if self.ladder is None else self.ladder.meta["forced"],
             "along_ladder": [row.as_dict() for row in self.along_ladder],
             "schedule": None if self.schedule is None else list(self.schedule.sigma),
             "along_schedule": [row.as_dict() for row in self.along_schedule],
+            "appendices": None if self.appendices is None else self.appendices.as_dict(),
         }
 
 
@@ -79,15 +90,15 @@ def diagnose(
             warnings.simplefilter("ignore", ForcedTransition)  # in the ladder's record
             every = dict.fromkeys({*stable, max(levels)}, denoiser)
             found, table = ladder(every, x, y, options, start=start, transition=transition)
-    return Diagnosis(options.tau, levels, found, table, along(found), schedule, along(schedule))
+    return Diagnosis(options, levels, found, table, along(found), schedule, along(schedule))
 
 
 def require_stable(found: Diagnosis) -> Schedule:
     """The recommended ladder, or a sentence that says what to change."""
     if found.ladder is None:
-        least = min(f.own.mean for f in found.levels.values())
+        least = min(f.own.value(found.options.statistic) for f in found.levels.values())
         raise NothingSolved(
-            f"no level of the grid is stable: the lowest own-prediction bias is {least:.4g}, above τ = {found.tau}; train "
+            f"no level of the grid is stable: the lowest own-prediction bias is {least:.4g}, above τ = {found.options.tau_own}; train "
             "the network longer, raise τ, or extend the grid upwards"
         )
     return found.ladder

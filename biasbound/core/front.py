@@ -6,22 +6,36 @@ the last of them at level j, along the best ladder of that length that ends ther
     ŷ_1[T] = y_est(ε_T, σ_T),    e_k[j] = min_{i > j} E‖y_est(√ᾱ_j ŷ_{k−1}[i] + σ_j ε_j, σ_j) − y‖
 
 Every level has one noise per pair and draw, whatever comes before it, so that ladders are compared on the same noise. The
-result is exact where a better estimate stays better after one more call; it needs levels² × calls / 2 denoiser calls.
+result is exact where a better estimate stays better after one more call; it needs levels² × calls / 2 denoiser calls. The
+formula is that of the `renoise` transition; the others keep the chain's own noise from level to level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from biasbound.core.bias import Estimate, error_norm
 from biasbound.core.denoise import Denoiser, ask
-from biasbound.core.noise import Condition, State, draw, renoise
+from biasbound.core.noise import Condition, State, draw
+from biasbound.core.sample import Transition, descend, sample
 from biasbound.core.schedule import Schedule
 
-__all__ = ["best_schedule", "optimal_schedules"]
+__all__ = ["Front", "at_most", "best_schedule", "inference_error", "optimal_schedules"]
+
+Front = Mapping[int, tuple[Schedule, Estimate]]
+
+
+class Node(NamedTuple):
+    """A chain that has come down to some level: its levels from the top, its inputs and estimates there, one per draw."""
+
+    path: tuple[float, ...]
+    inputs: list[Tensor]
+    estimates: list[Tensor]
+    error: Estimate
 
 
 @torch.no_grad()
@@ -34,6 +48,7 @@ def optimal_schedules(
     *,
     draws: int = 2,
     generator: torch.Generator | None = None,
+    transition: Transition = "renoise",
 ) -> dict[int, tuple[Schedule, Estimate]]:
     """{K: (ladder, E_inf)} for K = 1, 2, … `calls`: the best ladder of K of these levels that starts at the highest.
 
@@ -47,33 +62,60 @@ def optimal_schedules(
         )
     noise = {s: [draw(y, generator) for _ in range(draws)] for s in reversed(sigma)}
 
-    def after(before: list[Tensor], s: float) -> list[Tensor]:
-        """Estimates at level s after those of a level above, one per draw."""
-        return [ask(denoiser, renoise(b, s, eps), x, s) for b, eps in zip(before, noise[s], strict=True)]
+    def node(path: tuple[float, ...], inputs: list[Tensor]) -> Node:
+        made = [ask(denoiser, y_t, x, path[-1]) for y_t in inputs]
+        error = Estimate.of(torch.stack([error_norm(one - y) for one in made]).mean(0), draws)
+        return Node(path, inputs, made, error)
 
-    def error(estimates: list[Tensor]) -> Estimate:
-        return Estimate.of(torch.stack([error_norm(e - y) for e in estimates]).mean(0), draws)
+    def down(before: Node, s: float) -> Node:
+        """The chain goes on to level s."""
+
+        def step(y_t: Tensor, y_est: Tensor, eps: Tensor) -> Tensor:
+            return descend(y_t, y_est, before.path[-1], s, lambda: eps, transition)
+
+        return node((*before.path, s), list(map(step, before.inputs, before.estimates, noise[s])))
 
     top = sigma[-1]
-    first = [ask(denoiser, eps, x, top) for eps in noise[top]]
-    # level → ladder from the top down, estimates, their error
-    ends: dict[float, tuple[tuple[float, ...], list[Tensor], Estimate]] = {top: ((top,), first, error(first))}
-    front = {1: (Schedule([top]), ends[top][2])}
+    ends = [node((top,), noise[top])]  # the best chains of one length, one per level that they have come down to
+    front = {1: (Schedule([top]), ends[0].error)}
     for k in range(2, min(calls, len(sigma)) + 1):
-        longer: dict[float, tuple[tuple[float, ...], list[Tensor], Estimate]] = {}
-        for s in sigma[: len(sigma) - k + 1]:
-            tried = ((path, after(made, s)) for level, (path, made, _) in ends.items() if level > s)
-            measured = ((path, made, error(made)) for path, made in tried)
-            path, made, found = min(measured, key=lambda one: one[2].mean)
-            longer[s] = ((*path, s), made, found)
-        ends = longer
-        path, _, found = min(ends.values(), key=lambda one: one[2].mean)
-        front[k] = (Schedule(path[::-1]), found)
+        below = sigma[: len(sigma) - k + 1]
+        ends = [min((down(end, s) for end in ends if end.path[-1] > s), key=_mean) for s in below]
+        best = min(ends, key=_mean)
+        front[k] = (Schedule(best.path[::-1]), best.error)
     return front
 
 
-def best_schedule(front: dict[int, tuple[Schedule, Estimate]]) -> Schedule:
+def _mean(node: Node) -> float:
+    return node.error.mean
+
+
+def at_most(front: Front, calls: int) -> tuple[Schedule, Estimate]:
+    """The ladder of least error with at most that many calls: it never gets worse with more of them."""
+    allowed = [k for k in sorted(front) if k <= calls]
+    if not allowed:
+        raise ValueError(f"a ladder has at least 1 call, got {calls}")
+    return min((front[k] for k in allowed), key=lambda one: one[1].mean)
+
+
+def best_schedule(front: Front) -> Schedule:
     """The ladder with the fewest calls whose error is within one standard error of the least."""
-    least = min((found for _, found in front.values()), key=lambda found: found.mean)
+    least = at_most(front, max(front))[1]
     slack = least.stderr if least.pairs > 1 else 0.0
     return next(front[k][0] for k in sorted(front) if front[k][1].mean <= least.mean + slack)
+
+
+@torch.no_grad()
+def inference_error(
+    denoiser: Denoiser,
+    x: Condition,
+    y: State,
+    schedule: Schedule,
+    *,
+    draws: int = 2,
+    generator: torch.Generator | None = None,
+    transition: Transition = "renoise",
+) -> Estimate:
+    """E_inf of one ladder, ‖M_θ(x) − y‖ over full samples: what the front compares, for a ladder that is not on it."""
+    made = (sample(denoiser, x, schedule, generator=generator, like=y, transition=transition) for _ in range(draws))
+    return Estimate.of(torch.stack([error_norm(one - y) for one in made]).mean(0), draws)

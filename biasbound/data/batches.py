@@ -1,8 +1,7 @@
-"""What a batch holds, parts of a set, and a random order of batches that can be resumed anywhere."""
+"""What a batch holds, and a random order of batches that can be resumed anywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,8 +9,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
-
-__all__ = ["Batch", "Order", "parts", "permutation"]
 
 
 class Batch(NamedTuple):
@@ -33,39 +30,18 @@ class Batch(NamedTuple):
 
 
 def permutation(length: int, seed: int, epoch: int = 0) -> Int64[np.ndarray, " n"]:
-    """A random order of 0 … length − 1 from (seed, epoch).
-
-    Sorts raw Philox words, a stream that NumPy promises never to change, unlike its `permutation`.
-    """
+    """A random order of 0 … length − 1 from (seed, epoch)."""
+    # Raw Philox words are a stream that NumPy promises never to change, unlike its `permutation`.
     words = np.random.Philox(key=np.array([seed, epoch], dtype=np.uint64)).random_raw(length)
     return np.argsort(words, kind="stable")
-
-
-def parts(length: int, fractions: Mapping[str, float], seed: int | None, name: str) -> dict[str, Int64[np.ndarray, _]]:
-    """Disjoint parts of the trajectories 0 … S − 1, in order or, with a seed, in that seed's random order.
-
-    Part i has the places from ⌊S Σ_{j<i} f_j⌋ to ⌊S Σ_{j≤i} f_j⌋; none may be empty.
-    """
-    if min(fractions.values(), default=0) <= 0 or sum(fractions.values()) > 1 + 1e-9:
-        raise ValueError(f"split fractions must be above 0 and sum to at most 1: {dict(fractions)}")
-    order = np.arange(length) if seed is None else permutation(length, seed)
-    ends = [int(length * f + 1e-9) for f in np.cumsum(list(fractions.values()))]
-    found = dict(zip(fractions, np.split(order[: ends[-1]], ends[:-1]), strict=True))
-    for part, chosen in found.items():
-        if len(chosen) == 0:
-            raise ValueError(
-                f"{name}: {length} trajectories leave none for the part {part!r}, "
-                f"{fractions[part]:g} of them; give more, or a file of its own for each part"
-            )
-    return found
 
 
 @dataclass
 class Order:
     """Endless batches of item numbers, each epoch in its own random order.
 
-    The whole state is the five integers of `state()`; `Order(**state)` gives the batches that come
-    next. An incomplete last batch is left out, so that every batch has `size` items.
+    The whole state is the five integers of `state()`; `Order(**state)` gives the batches that come next. An incomplete
+    last batch is left out, so that every batch has `size` items.
     """
 
     length: int
@@ -80,8 +56,7 @@ class Order:
             raise ValueError(f"batches of {self.size} cannot be drawn from {self.length} items")
 
     def state(self) -> dict[str, int]:
-        names = ("length", "size", "seed", "epoch", "position")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("length", "size", "seed", "epoch", "position")}
 
     def __iter__(self) -> Order:
         return self

@@ -1,254 +1,170 @@
-"""Frames on disk or in memory, read by number.
+"""Frames on disk or in memory, read by number: frame k of trajectory s is number s·K + k.
 
-A *column* holds some channels of every frame (k of trajectory s is frame s·K + k); a *store* combines
-columns into (F, C, *N). A batch costs what it reads: uncompressed contiguous data is fetched with
-positioned reads. These leave no pages of the file in the process (a memory map would), share no cursor
-between threads or forks, and need no HDF5 call.
+A batch costs what it reads: uncompressed contiguous data is fetched with positioned reads. These leave no pages of the
+file in the process (a memory map would), share no cursor between threads or forks, and need no HDF5 call.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int64, Shaped
-
-__all__ = ["Array", "Column", "Frames", "Raw", "Reader", "Spread", "Store", "hdf5_column"]
+from jaxtyping import Float, Int64
 
 Frames = Int64[np.ndarray, " F"]
-READ_LIMIT = 1 << 30  # bytes; the kernel refuses single reads of 2 GiB
-
-
-@runtime_checkable
-class Column(Protocol):
-    """Some channels of every frame."""
-
-    @property
-    def channels(self) -> int: ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-
-    def read(self, frames: Frames) -> Shaped[np.ndarray, "F c *N"]:
-        """The frames of these numbers, in this order, in the stored dtype."""
-        ...
+READ_LIMIT = 1 << 30  # bytes; some kernels refuse single reads of 2 GiB
 
 
 @runtime_checkable
 class Reader(Protocol):
-    """All channels of every frame."""
+    """Some or all channels of every frame."""
 
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
+    channels: int
+    dtype: np.dtype[Any]
 
-    def read(self, frames: Frames, points: tuple[slice, ...]) -> Float[np.ndarray, "F C *n"]:
-        """These frames at these grid points."""
+    def read(self, frames: Frames) -> Float[np.ndarray, "F c *N"]:
+        """The frames of these numbers, in this order."""
         ...
 
 
-def runs(frames: Frames) -> Iterator[tuple[int, int]]:
-    """[a, b) of each maximal stretch of consecutive frame numbers: what one read can fetch."""
-    cuts = np.flatnonzero(np.diff(frames) != 1) + 1
-    edges = [0, *cuts.tolist(), len(frames)]
-    yield from pairwise(edges) if len(frames) else ()
+def runs(frames: Frames, length: int | None = None) -> Iterable[tuple[int, int]]:
+    """[a, b) of each stretch of consecutive numbers, for one read; with the `length` K, none leaves a trajectory."""
+    apart = np.diff(frames) != 1
+    if length is not None:
+        apart |= frames[1:] % length == 0
+    edges = [0, *(np.flatnonzero(apart) + 1).tolist(), len(frames)]
+    return pairwise(edges) if len(frames) else ()
 
 
-def channels_first(data: Shaped[np.ndarray, "F ..."], axis: int | None) -> np.ndarray:
-    """(F, *N), (F, c, *N) or (F, *N, c) → (F, c, *N), a view; `axis` is that of c in a frame."""
-    return data[:, None] if axis is None else np.moveaxis(data, axis + 1 if axis >= 0 else axis, 1)
-
-
-@dataclass(frozen=True)
 class Array:
     """Frames of an array (S, K, C, *N) in memory."""
 
-    fields: Shaped[np.ndarray, "S K C *N"]
+    def __init__(self, fields: Float[np.ndarray, "S K C *N"]) -> None:
+        self._fields, self.channels, self.dtype = fields, fields.shape[2], fields.dtype
 
-    @property
-    def channels(self) -> int:
-        return int(self.fields.shape[2])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.fields.dtype
-
-    def read(self, frames: Frames) -> Shaped[np.ndarray, "F C *N"]:
-        s, k = np.divmod(frames, self.fields.shape[1])
-        return self.fields[s, k]
+    def read(self, frames: Frames) -> Float[np.ndarray, "F c *N"]:
+        s, k = np.divmod(frames, self._fields.shape[1])
+        return self._fields[s, k]
 
 
-class _File:
-    """A file open for positioned reads; pickles as its path."""
+@dataclass(eq=False)
+class _Stored:
+    """Frames in a file, each of the shape `frame`: (c, *N), or (*N, c) where channels come `last`.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.descriptor = os.open(path, os.O_RDONLY)
-        weakref.finalize(self, os.close, self.descriptor)
+    `shared` is K where the same K frames serve every trajectory.
+    """
 
-    def __reduce__(self) -> tuple[type[_File], tuple[Path]]:
-        return _File, (self.path,)
+    path: Path
+    stored: np.dtype[Any]
+    frame: tuple[int, ...]
+    last: bool = False
+    shared: int | None = None
+    channels: int = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
 
-    def fill(self, buffer: memoryview, offset: int) -> None:
+    def __post_init__(self) -> None:
+        self.channels, self.dtype = self.frame[-1 if self.last else 0], self.stored.newbyteorder("=")
+
+    def read(self, frames: Frames) -> Float[np.ndarray, "F c *N"]:
+        data = self._fetch(frames % self.shared if self.shared else frames)
+        return np.moveaxis(data, -1 if self.last else 1, 1).astype(self.dtype, copy=False)
+
+    def _fetch(self, frames: Frames) -> Float[np.ndarray, "F ..."]:
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class Raw(_Stored):
+    """Uncompressed frames one after the other from `offset` in a file, which stays open; copies open it again."""
+
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._descriptor = os.open(self.path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def __reduce__(self) -> tuple[type[Raw], tuple[Any, ...]]:
+        return Raw, (self.path, self.stored, self.frame, self.last, self.shared, self.offset)
+
+    def _fetch(self, frames: Frames) -> Float[np.ndarray, "F ..."]:
+        data = np.empty((len(frames), *self.frame), self.stored)
+        step = data[:1].nbytes
+        rows: memoryview = data.reshape(-1).view(np.uint8).data
+        for a, b in runs(frames):
+            self._fill(rows[a * step : b * step], self.offset + int(frames[a]) * step)
+        return data
+
+    def _fill(self, buffer: memoryview, offset: int) -> None:
         done = 0
         while done < len(buffer):
-            got = os.preadv(self.descriptor, [buffer[done : done + READ_LIMIT]], offset + done)
+            got = os.preadv(self._descriptor, [buffer[done : done + READ_LIMIT]], offset + done)
             if got == 0:
                 raise ValueError(f"{self.path} ends before its last frame; copy it again")
             done += got
 
 
-class Raw:
-    """Uncompressed frames one after the other from `offset` in a file, each of shape `frame`.
-
-    `axis` is the channel axis of a frame (None: one channel without an axis); `shared` is K where
-    the same K frames serve every trajectory.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        offset: int,
-        dtype: np.dtype[Any],
-        frame: tuple[int, ...],
-        axis: int | None = None,
-        shared: int | None = None,
-    ) -> None:
-        self._file, self._offset, self._frame = _File(path), offset, frame
-        self._axis, self._shared, self._dtype = axis, shared, dtype
-
-    @property
-    def channels(self) -> int:
-        return 1 if self._axis is None else self._frame[self._axis]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self._dtype
-
-    def read(self, frames: Frames) -> Shaped[np.ndarray, "F c *N"]:
-        frames = frames % self._shared if self._shared else frames
-        data = np.empty((len(frames), *self._frame), self._dtype)
-        step = data[:1].nbytes
-        rows: memoryview = data.reshape(-1).view(np.uint8).data
-        for a, b in runs(frames):
-            self._file.fill(rows[a * step : b * step], self._offset + int(frames[a]) * step)
-        return channels_first(data, self._axis)
-
-
-class Hdf5:
+@dataclass(eq=False)
+class Hdf5(_Stored):
     """Frames of a chunked or compressed HDF5 dataset (S, K, …), or (K, …) where `shared`.
 
     Reads go in ascending order, so that a chunk is decompressed once while it is in HDF5's cache.
     """
 
-    def __init__(
-        self, path: Path, name: str, length: int, frame: tuple[int, ...], axis: int | None = None, shared: bool = False
-    ) -> None:
-        self._path, self._name, self._length = path, name, length
-        self._frame, self._axis, self._shared = frame, axis, shared
-        self._open: tuple[int, Any] | None = None  # (process, dataset): HDF5 does not survive a fork
-        self._dtype: np.dtype[Any] = self._dataset().dtype
+    name: str = ""
+    length: int = 1  # K
+    _open: tuple[int, Any] | None = None  # (process, dataset): HDF5 does not survive a fork
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": None}
 
-    def _dataset(self) -> Any:
+    def _fetch(self, frames: Frames) -> Float[np.ndarray, "F ..."]:
         import h5py
 
         if self._open is None or self._open[0] != os.getpid():
-            file = h5py.File(self._path, "r", rdcc_nbytes=1 << 26)
-            self._open = os.getpid(), file[self._name]
-        return self._open[1]
-
-    @property
-    def channels(self) -> int:
-        return 1 if self._axis is None else self._frame[self._axis]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self._dtype
-
-    def read(self, frames: Frames) -> Shaped[np.ndarray, "F c *N"]:
-        dataset = self._dataset()
-        frames = frames % self._length if self._shared else frames
+            self._open = os.getpid(), h5py.File(self.path, "r", rdcc_nbytes=1 << 26)[self.name]
+        dataset = self._open[1]
         wanted, place = np.unique(frames, return_inverse=True)
-        data = np.empty((len(wanted), *self._frame), self._dtype)
-        for a, b in runs(wanted):
-            while a < b:  # a run may go on into the next trajectory
-                s, k = divmod(int(wanted[a]), self._length)
-                n = min(b - a, self._length - k)
-                part = slice(k, k + n)
-                piece = dataset[part] if self._shared else dataset[s, part]
-                data[a : a + n] = piece.reshape(n, *self._frame)
-                a += n
-        return channels_first(data[place], self._axis)
+        data = np.empty((len(wanted), *self.frame), self.stored)
+        for a, b in runs(wanted, self.length):
+            s, k = divmod(int(wanted[a]), self.length)
+            part = slice(k, k + b - a)
+            data[a:b] = (dataset[part] if self.shared else dataset[s, part]).reshape(b - a, *self.frame)
+        return data[place]
 
 
-def hdf5_column(path: Path, dataset: Any, grid_rank: int, axis: int | None = None, shared: bool = False) -> Column:
-    """The column of an HDF5 dataset ([S,] K, *frame): raw reads where its layout allows them.
-
-    `axis` is 0 or −1 where channels stand before or after the space axes (all axes after them are
-    flattened to one, as for a tensor field).
-    """
-    lead = 1 if shared else 2
-    frame = tuple(dataset.shape[lead:])
-    if axis == -1:
-        frame = (*frame[:grid_rank], int(np.prod(frame[grid_rank:])))
-    length = int(dataset.shape[lead - 1])
-    offset = dataset.id.get_offset()
-    plain = dataset.chunks is None and not dataset.is_virtual and dataset.external is None
-    if plain and offset is not None:
-        return Raw(path, offset, dataset.dtype, frame, axis, length if shared else None)
-    return Hdf5(path, dataset.name, length, frame, axis, shared)
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A column that does not vary along some axes (size 1 there), repeated to the whole grid."""
-
-    column: Column
-    grid: tuple[int, ...]
-
-    @property
-    def channels(self) -> int:
-        return self.column.channels
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.column.dtype
-
-    def read(self, frames: Frames) -> Shaped[np.ndarray, "F c *N"]:
-        return np.broadcast_to(self.column.read(frames), (len(frames), self.channels, *self.grid))
+def hdf5_column(path: Path, data: Any, frame: tuple[int, ...], last: bool = False, shared: bool = False) -> Reader:
+    """The frames of an HDF5 dataset ([S,] K, …): raw reads where its layout allows them."""
+    length = int(data.shape[0 if shared else 1])
+    facts = (path, data.dtype, frame, last, length if shared else None)
+    offset = data.id.get_offset()
+    if offset is not None and data.chunks is None and not data.is_virtual and data.external is None:
+        return Raw(*facts, offset)
+    return Hdf5(*facts, data.name, length)
 
 
 class Store:
-    """Columns put together: `places[i]` are the channel numbers that column i fills."""
+    """Columns put together on one grid: `places[i]` are the channel numbers that column i fills.
 
-    def __init__(self, columns: Sequence[Column], places: Sequence[Sequence[int]] | None = None) -> None:
-        if places is None:
-            ends = np.cumsum([c.channels for c in columns]).tolist()
-            places = [range(e - c.channels, e) for c, e in zip(columns, ends, strict=True)]
-        self._parts = tuple(zip(columns, map(list, places), strict=True))
-        self._channels = sum(len(place) for _, place in self._parts)
+    A column that does not vary along an axis has size 1 there and is repeated.
+    """
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.result_type(*(column.dtype.newbyteorder("=") for column, _ in self._parts))
+    def __init__(self, columns: Sequence[Reader], places: Sequence[list[int]], grid: tuple[int, ...]) -> None:
+        self._parts, self._grid = tuple(zip(columns, places, strict=True)), grid
+        self.channels = sum(map(len, places))
+        self.dtype = np.result_type(*(column.dtype for column in columns))
 
-    def read(self, frames: Frames, points: tuple[slice, ...]) -> Float[np.ndarray, "F C *n"]:
-        pick = (slice(None), slice(None), *points)
-        if len(self._parts) == 1 and self._parts[0][1] == list(range(self._channels)):
-            return self._parts[0][0].read(frames)[pick].astype(self.dtype, copy=False)
-        out: np.ndarray | None = None
+    def read(self, frames: Frames) -> Float[np.ndarray, "F c *N"]:
+        out = np.empty((len(frames), self.channels, *self._grid), self.dtype)
         for column, place in self._parts:
-            part = column.read(frames)[pick]
-            if out is None:
-                out = np.empty((len(frames), self._channels, *part.shape[2:]), self.dtype)
+            part = column.read(frames)
+            if place == list(range(self.channels)) and part.shape == out.shape:
+                return part  # one column holds everything: no copy
             out[:, place] = part
-        assert out is not None
         return out

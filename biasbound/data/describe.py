@@ -8,8 +8,6 @@ import numpy as np
 
 from biasbound.data.trajectories import Trajectories
 
-__all__ = ["describe"]
-
 
 def _numbers(values: np.ndarray) -> str:
     low, high = float(values.min()), float(values.max())
@@ -17,29 +15,25 @@ def _numbers(values: np.ndarray) -> str:
 
 
 def describe(trajectories: Trajectories) -> str:
-    """Shape, time, space, statistics, parameters and provenance.
-
-    Every value is read, even if the file holds statistics, to find what is not finite.
-    """
+    """Shape, time, space, statistics, parameters and provenance; every value is read, to find what is not finite."""
     layout, statistics = trajectories.layout, trajectories.measure()
-    grid = " × ".join(map(str, layout.grid))
-    size = int(np.prod(layout.shape)) * trajectories.dtype.itemsize
+    grid, several = " × ".join(map(str, layout.grid)), len(layout.channels) > 1
+    channels = f"{len(layout.channels)} channel{'s' if several else ''}"
+    stored = f"({trajectories.dtype}, {int(np.prod(layout.shape)) * trajectories.dtype.itemsize / 1e6:.4g} MB)"
     lines = [
         f"{trajectories.name}",
         f"  flow        {layout.name}",
-        f"  shape       {layout.trajectories} trajectories, {layout.frames} frames, "
-        + f"{len(layout.channels)} channel{'s' * (len(layout.channels) > 1)}, {grid} points ({trajectories.dtype}, {size / 1e6:.4g} MB)",
+        f"  shape       {len(trajectories)} trajectories, {layout.frames} frames, {channels}, {grid} points {stored}",
         f"  time        dt {layout.dt:g}, {layout.dt * (layout.frames - 1):g} from first to last frame",
     ]
-    for axis, (low, high), edge in zip("xyz", layout.domain, layout.boundary, strict=False):
-        lines.append(f"  axis {axis}      {low:g} … {high:g}, {edge}")
-    lines.append("  channel               mean          std   std of increment")
-    for c, name in enumerate(layout.channels):
-        row = (statistics.mean[c], statistics.std[c], statistics.increment_std[c])
-        lines.append(f"    {name:14}" + "".join(f"{v:13.6g}" for v in row[:2]) + f"{row[2]:19.6g}")
-    for kind, held in (("parameter", trajectories.parameters), ("series", trajectories.series)):
+    axes = zip("xyz", layout.domain, layout.boundary, strict=False)
+    lines += [f"  axis {axis}      {low:g} … {high:g}, {edge}" for axis, (low, high), edge in axes]
+    lines += ["  channel               mean          std   std of increment"]
+    columns = layout.channels, statistics.mean, statistics.std, statistics.increment_std
+    lines += [f"    {name:14}{a:13.6g}{b:13.6g}{c:19.6g}" for name, a, b, c in zip(*columns, strict=True)]
+    facts = {"parameter": trajectories.parameters, "series": trajectories.series, "static": trajectories.static}
+    for kind, held in facts.items():
         lines += [f"  {kind:11} {name}: {_numbers(values)}" for name, values in held.items()]
-    lines += [f"  {'static':11} {name}: {_numbers(v)}" for name, v in trajectories.static.items()]
     for name, value in trajectories.provenance.items():
         text = value if isinstance(value, str) else json.dumps(value)
         lines.append(f"  provenance  {name}: {text}")

@@ -1,33 +1,33 @@
 """What a generator of trajectories promises.
 
-A source is a small frozen value that computes any block of its trajectories. It can be pickled, for worker
-processes. Trajectory i depends on (seed, split, i) alone and blocks have a fixed size, so the bytes of a file
-depend neither on the number of processes nor on interruptions.
+A source is a small frozen value that computes any block of its trajectories. It can be pickled, for worker processes.
+Trajectory i depends on (seed, split, i) alone and blocks have a fixed size, so the bytes of a file depend neither on
+the number of processes nor on interruptions.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Float64
 
-__all__ = ["Block", "Boundary", "Layout", "Source", "Split", "demand", "stream"]
-
 Split = Literal["train", "valid", "test"]
 Boundary = Literal["periodic", "open", "wall"]
+Coordinates = tuple[Float64[np.ndarray, "_"], ...]
 
 
 @dataclass(frozen=True)
 class Layout:
     """Shape and meaning of the array (S, K, C, *N) that a source fills.
 
-    `channels` are in array order; a vector field is named once per component with a common stem,
-    `velocity_x`, `velocity_y`. `domain` and `boundary` have one entry per space axis.
-    With h = (high − low)/N, grid point j stands at low + j h ("left") or low + (j + ½) h ("centre"), or the points
-    reach from end to end ("ends"; a periodic axis, whose ends are one point, then counts as "left").
+    `channels` are in array order; a vector field is named once per component with a common stem, `velocity_x`,
+    `velocity_y`. `domain` and `boundary` have one entry per space axis. With h = (high − low)/N, grid point j stands
+    at low + j h ("left") or low + (j + ½) h ("centre"), or the points reach from end to end ("ends"; a periodic axis,
+    whose ends are one point, then counts as "left").
     """
 
     name: str  # "ks", "kolmogorov", "transonic", …
@@ -49,11 +49,8 @@ class Layout:
     @property
     def spacing(self) -> tuple[float, ...]:
         """h between grid points, along each axis."""
-        gaps = []
-        for (low, high), n, kind in zip(self.domain, self.grid, self.boundary, strict=True):
-            from_end_to_end = self.points == "ends" and kind != "periodic"
-            gaps.append((high - low) / max(n - from_end_to_end, 1))
-        return tuple(gaps)
+        gaps = [n - (self.points == "ends" and not around) for n, around in zip(self.grid, self.periodic, strict=True)]
+        return tuple((high - low) / max(n, 1) for (low, high), n in zip(self.domain, gaps, strict=True))
 
     @property
     def periodic(self) -> tuple[bool, ...]:
@@ -62,8 +59,41 @@ class Layout:
     @property
     def correlate(self) -> Literal["field", "vorticity"]:
         """What a correlation time compares by default: the vorticity of a plane velocity, else the field."""
-        plane = len(self.grid) == 2 and len(self.channels) == 2
-        return "vorticity" if plane else "field"
+        return "vorticity" if len(self.grid) == len(self.channels) == 2 else "field"
+
+    def coordinates(self) -> Coordinates:
+        """Where the grid points of each axis stand, by the rule above."""
+        axes: list[np.ndarray] = []
+        for n, (low, high), periodic in zip(self.grid, self.domain, self.periodic, strict=True):
+            if self.points == "ends" and not periodic:
+                axes.append(np.linspace(low, high, n))
+            else:
+                axes.append(low + (np.arange(n) + 0.5 * (self.points == "centre")) * ((high - low) / n))
+        return tuple(axes)
+
+    def check(self, name: str) -> None:
+        """Refuse what cannot be trajectories, in one sentence that begins with `name`."""
+        if not len(self.grid) == len(self.domain) == len(self.boundary) > 0:
+            raise ValueError(f"{name}: grid, domain and boundary need one entry per space axis")
+        if min(self.shape) < 1:
+            raise ValueError(f"{name}: found shape {self.shape}, expected (S, K, C, *N) without zeros")
+        if not (math.isfinite(self.dt) and self.dt > 0):
+            raise ValueError(f"{name}: found a time step of {self.dt}, expected a positive number")
+        for kind in self.boundary:
+            if kind not in get_args(Boundary):
+                raise ValueError(f"{name}: found a {kind!r} boundary, expected one of {get_args(Boundary)}")
+        if len({c for c in self.channels if c not in ("", ".") and "/" not in c}) < len(self.channels):
+            raise ValueError(f"{name}: channel names must differ and have no '/': {self.channels}")
+
+    def thin(self, kept: Coordinates, space: int, name: str) -> Layout:
+        """The layout of every `space`-th point: a periodic axis keeps its domain, any other ends at its `kept` points."""
+        domain = [(float(axis[0]), float(axis[-1])) for axis in kept]
+        for i, (n, periodic) in enumerate(zip(self.grid, self.periodic, strict=True)):
+            if periodic and n % space:
+                raise ValueError(f"{name}: a periodic axis of {n} points cannot keep every {space}-th; use a divisor")
+            if periodic:
+                domain[i] = self.domain[i]
+        return replace(self, grid=tuple(map(len, kept)), domain=tuple(domain), points="ends")
 
 
 @dataclass(frozen=True)

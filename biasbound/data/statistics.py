@@ -8,32 +8,23 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-__all__ = ["Moments", "Statistics", "require_finite"]
+Place = tuple[Sequence[int] | Int64[np.ndarray, "_"], Sequence[int]]  # stored numbers of trajectories and frames
 
 
-def require_finite(
-    fields: Float[np.ndarray, "n k C *N"],
-    channels: Sequence[str],
-    trajectories: Sequence[int] | Int64[np.ndarray, " n"],
-    frames: Sequence[int],
-    name: str,
-) -> None:
-    """Refuse NaN and infinity, saying where by the stored numbers of these `trajectories` and `frames`."""
+def require_finite(fields: Float[np.ndarray, "n k C *N"], channels: Sequence[str], place: Place, name: str) -> None:
+    """Refuse NaN and infinity, saying where they stand."""
     if not np.isfinite(fields).all():
-        s, k, c, *_ = (int(i) for i in np.argwhere(~np.isfinite(fields))[0])
-        value = fields[s, k, c][~np.isfinite(fields[s, k, c])][0]
-        raise ValueError(
-            f"{name}: found {value} in trajectory {trajectories[s]}, frame {frames[k]}, channel "
-            f"{channels[c]}; expected finite values"
-        )
+        s, k, c, *point = np.argwhere(~np.isfinite(fields))[0].tolist()
+        where = f"trajectory {place[0][s]}, frame {place[1][k]}, channel {channels[c]}"
+        raise ValueError(f"{name}: found {fields[s, k, c, *point]} in {where}; expected finite values")
 
 
 @dataclass(frozen=True)
 class Statistics:
     """Per channel: mean and standard deviation of x^k, and of the increment x^{k+1} − x^k.
 
-    Standard deviations divide by the number of values (not by one less). Increments are NaN where
-    trajectories have one frame. `condition_*` hold the same for scalars given as extra channels.
+    Standard deviations divide by the number of values (not by one less). Increments are NaN where trajectories have
+    one frame. `condition_*` hold the same for scalars given as extra channels.
     """
 
     mean: Float64[np.ndarray, " C"]
@@ -54,8 +45,7 @@ class _Running:
         self.count, self.mean, self.square = 0, np.zeros(channels), np.zeros(channels)
 
     def add(self, values: Float[np.ndarray, "n k C *N"]) -> None:
-        axes = tuple(i for i in range(values.ndim) if i != 2)
-        new = values.size // values.shape[2]
+        axes, new = (0, 1, *range(3, values.ndim)), values.size // values.shape[2]
         if new == 0:
             return
         mean = values.mean(axis=axes, dtype=np.float64)
@@ -66,8 +56,11 @@ class _Running:
         self.square += square + np.square(delta) * (self.count * new / total)
         self.count = total
 
-    def std(self) -> Float64[np.ndarray, " C"]:
-        return np.sqrt(self.square / self.count) if self.count else np.full_like(self.mean, np.nan)
+    def moments(self) -> tuple[Float64[np.ndarray, " C"], Float64[np.ndarray, " C"]]:
+        """Mean and standard deviation; NaN of nothing."""
+        if not self.count:
+            return np.full_like(self.mean, np.nan), np.full_like(self.mean, np.nan)
+        return self.mean.copy(), np.sqrt(self.square / self.count)
 
 
 class Moments:
@@ -87,10 +80,4 @@ class Moments:
         self._last = (start, frame + fields.shape[1], wide[-1:, -1:]) if len(fields) == 1 else None
 
     def statistics(self) -> Statistics:
-        increment_mean = self._increments.mean if self._increments.count else np.nan
-        return Statistics(
-            self._fields.mean.copy(),
-            self._fields.std(),
-            np.broadcast_to(increment_mean, self._fields.mean.shape).astype(np.float64),
-            self._increments.std(),
-        )
+        return Statistics(*self._fields.moments(), *self._increments.moments())

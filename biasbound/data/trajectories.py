@@ -1,16 +1,9 @@
 """Trajectories x⁰ … x^{K−1}: one array (S, K, C, *N), read lazily, with what is needed to use it.
 
-A `Trajectories` is a view: selecting, striding and splitting copy nothing, and a batch reads only its
-own frames. `windows(u)` are the stretches x^k … x^{k+u} inside single trajectories; `batches.Order` gives
-them in a random order that training can leave and resume exactly:
-
-    windows = load("ks.h5").stride(time=4, space=4).windows(1)
-    order = Order(len(windows), size=64, seed=0)        # or Order(**state)
-    for index in order:
-        batch = windows[index]                          # batch.x, batch.y, batch.frames
-        state = order.state()
-
-Values are neither checked nor normalised on reading; `statistics` helps with both.
+A `Trajectories` is a view: selecting, striding and splitting copy nothing, and a batch reads only its own frames.
+`windows(u)` are the stretches x^k … x^{k+u} inside single trajectories; `batches.Order` gives them in a random order
+that training can leave and resume exactly (docs/data.md has an example). Values are neither checked nor normalised on
+reading; `statistics` helps with both.
 """
 
 from __future__ import annotations
@@ -25,13 +18,10 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from biasbound.data.batches import Batch, parts
-from biasbound.data.columns import Array, Reader, Store
-from biasbound.data.layout import Boundary, Layout
+from biasbound.data.batches import Batch, permutation
+from biasbound.data.columns import Array, Reader
+from biasbound.data.layout import Boundary, Coordinates, Layout
 from biasbound.data.statistics import Moments, Statistics, require_finite
-from biasbound.data.views import Coordinates, View, check_facts, check_layout, grid_points, thin_grid
-
-__all__ = ["Trajectories", "Windows"]
 
 PERIODIC: tuple[Boundary, ...] = ("periodic",)
 PIECE = 1 << 22  # values held at once in a streaming pass
@@ -40,6 +30,21 @@ Index = int | np.integer | slice | Sequence[int] | np.ndarray | Tensor
 
 def _float32(array: Float[np.ndarray, ...]) -> Float[Tensor, ...]:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+
+
+@dataclass(frozen=True)
+class View:
+    """A part of the stored array (S₀, K₀, C, *N₀)."""
+
+    length: int  # K₀
+    trajectories: Int64[np.ndarray, " S"]
+    frames: range
+    points: tuple[range, ...]
+
+    @classmethod
+    def whole(cls, layout: Layout) -> View:
+        s, k, _, *grid = layout.shape
+        return cls(k, np.arange(s), range(k), tuple(map(range, grid)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,14 +64,17 @@ class Trajectories:
     known: Statistics | None = None  # of the channels, where the file holds them
 
     @classmethod
-    def open(
-        cls, layout: Layout, reader: Reader, *, name: str, coordinates: Coordinates | None = None, **facts: Any
-    ) -> Trajectories:
-        """All of a reader's frames, which have the shape that `layout` says."""
-        check_layout(layout, name)
-        points = coordinates or grid_points(layout)
-        found = cls(layout, reader, View.whole(layout), points, name=name, **facts)
-        check_facts(layout, name, found.parameters, found.series, found.static)
+    def open(cls, layout: Layout, reader: Reader, *, name: str, **facts: Any) -> Trajectories:
+        """All of a reader's frames, which have the shape that `layout` says, and the facts that belong to them."""
+        layout.check(name)
+        facts = {"coordinates": layout.coordinates()} | facts
+        found = cls(layout, reader, View.whole(layout), name=name, **facts)
+        s, k, grid = layout.trajectories, layout.frames, layout.grid
+        facts_and_shapes = (found.parameters, [(s,)]), (found.series, [(s, k)]), (found.static, [grid, (s, *grid)])
+        for values, shapes in facts_and_shapes:
+            for key, value in values.items():
+                if value.shape not in shapes:
+                    raise ValueError(f"{name}: found {key} of shape {value.shape}, expected {shapes[0]}")
         return found
 
     @classmethod
@@ -81,21 +89,16 @@ class Trajectories:
         name: str = "array",
         **facts: Any,
     ) -> Trajectories:
-        """Wrap an array in memory; by default channels are u0, u1, …, and every axis is periodic on [0, 1].
-
-        `facts` are parameters, series, static fields and provenance.
-        """
+        """Wrap an array in memory; by default channels are u0, u1, …, and every axis is periodic on [0, 1]."""
         array = fields.numpy() if isinstance(fields, Tensor) else fields
         if array.ndim < 4:
             raise ValueError(f"{name}: found shape {array.shape}, expected (S, K, C, *N)")
         s, k, c, *grid = array.shape
         names = tuple(channels) or tuple(f"u{i}" for i in range(c))
-        ends = tuple(domain) or ((0.0, 1.0),) * len(grid)
-        kinds = tuple(boundary) or PERIODIC * len(grid)
-        layout = Layout(name, s, k, names, tuple(grid), dt, ends, kinds)
         if len(names) != c:
             raise ValueError(f"{name}: found {len(names)} names for {c} channels")
-        return cls.open(layout, Store([Array(array)]), name=name, **facts)
+        ends, kinds = tuple(domain) or ((0.0, 1.0),) * len(grid), tuple(boundary) or PERIODIC * len(grid)
+        return cls.open(Layout(name, s, k, names, tuple(grid), dt, ends, kinds), Array(array), name=name, **facts)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -124,7 +127,9 @@ class Trajectories:
 
     def take(self, s: Int64[np.ndarray, " B"], k: Int64[np.ndarray, "B W"]) -> Float[np.ndarray, "B W C *N"]:
         """Frames k[b, w] of trajectory s[b], in the stored dtype."""
-        data = self.reader.read(self.view.numbers(s, k).reshape(-1), self.view.slices)
+        view = self.view
+        numbers = view.trajectories[s][:, None] * view.length + view.frames.start + view.frames.step * k
+        data = self.reader.read(numbers.reshape(-1))[:, :, *(slice(p.start, p.stop, p.step) for p in view.points)]
         return data.reshape(*k.shape, *data.shape[1:])
 
     def read(self, start: int, stop: int, frames: slice = slice(None)) -> Float[np.ndarray, "n k C *N"]:
@@ -134,29 +139,24 @@ class Trajectories:
 
     def __getitem__(self, s: int) -> Float[Tensor, "K C *N"]:
         """One whole trajectory."""
-        s = range(len(self))[s]
-        return _float32(self.read(s, s + 1))[0]
+        return _float32(self.select(s).read(0, 1))[0]
 
     def pieces(self, limit: int = PIECE) -> Iterator[tuple[int, int, np.ndarray]]:
-        """All data in order, bounded in size: (first trajectory, first frame, (n, k, C, *N)).
-
-        NaN and infinity are refused by their place in the file.
-        """
-        _, frames, *rest = self.shape
-        size = int(np.prod(rest))
+        """All data in order, bounded in size: (first trajectory, first frame, (n, k, C, *N)); NaN, ∞ are refused."""
+        frames, size = self.layout.frames, int(np.prod(self.shape[2:]))
         some = max(1, limit // (size * frames))
         step = frames if size * frames <= limit else max(1, limit // size)
         for s in range(0, len(self), some):
             for k in range(0, frames, step):
                 fields = self.read(s, min(s + some, len(self)), slice(k, k + step))
                 stored = self.view.trajectories[s : s + some], self.view.frames[k : k + step]
-                require_finite(fields, self.channels, *stored, self.name)
+                require_finite(fields, self.channels, stored, self.name)
                 yield s, k, fields
 
     def load(self) -> Trajectories:
         """The same trajectories in memory."""
-        reader = Store([Array(self.read(0, len(self)))])
-        return replace(self, reader=reader, view=View.whole(self.layout))
+        fields = self.read(0, len(self)).copy(order="K")  # without the points that a stride left out
+        return replace(self, reader=Array(fields), view=View.whole(self.layout))
 
     def select(self, trajectories: Index = slice(None), frames: slice = slice(None)) -> Trajectories:
         """Some trajectories (a number, slice, list or mask) and a stretch of frames."""
@@ -164,15 +164,13 @@ class Trajectories:
         kept = range(self.layout.frames)[frames]
         if len(rows) == 0 or len(kept) == 0 or kept.step < 0:
             raise ValueError(f"{self.name}: a selection needs a trajectory and frames going forwards")
-        rank, dt = len(self.layout.grid), self.dt * kept.step
-        stored = self.view.trajectories[rows], self.view.frames[frames]
         return replace(
             self,
-            layout=replace(self.layout, trajectories=len(rows), frames=len(kept), dt=dt),
-            view=replace(self.view, trajectories=stored[0], frames=stored[1]),
+            layout=replace(self.layout, trajectories=len(rows), frames=len(kept), dt=self.dt * kept.step),
+            view=replace(self.view, trajectories=self.view.trajectories[rows], frames=self.view.frames[frames]),
             parameters={n: v[rows] for n, v in self.parameters.items()},
             series={n: v[rows][:, frames] for n, v in self.series.items()},
-            static={n: v[rows] if v.ndim > rank else v for n, v in self.static.items()},
+            static={n: v if v.shape == self.layout.grid else v[rows] for n, v in self.static.items()},
             known=None,
         )
 
@@ -184,34 +182,43 @@ class Trajectories:
         if space == 1:
             return thin
         every = slice(None, None, space)
-        axes: Any = (..., *[every] * len(self.layout.grid))
+        kept = tuple(axis[every] for axis in self.coordinates)
+        cut: Any = (..., *[every] * len(kept))
         return replace(
             thin,
-            layout=thin_grid(thin.layout, self.coordinates, space, self.name),
+            layout=thin.layout.thin(kept, space, self.name),
             view=replace(thin.view, points=tuple(p[every] for p in thin.view.points)),
-            coordinates=tuple(c[every] for c in self.coordinates),
-            static={n: v[axes] for n, v in thin.static.items()},
+            coordinates=kept,
+            static={n: v[cut] for n, v in thin.static.items()},
             known=None,
         )
 
     def split(self, seed: int | None = None, **fractions: float) -> dict[str, Trajectories]:
-        """Disjoint parts by trajectory, `split(train=0.8, valid=0.1, test=0.1)`, as `batches.parts` says."""
-        rows = parts(len(self), fractions, seed, self.name)
+        """Disjoint parts by trajectory, `split(train=0.8, test=0.2)`, in stored order or in the seed's random order.
+
+        Part i has the places from ⌊S Σ_{j<i} f_j⌋ to ⌊S Σ_{j≤i} f_j⌋; none may be empty.
+        """
+        if min(fractions.values(), default=0) <= 0 or sum(fractions.values()) > 1 + 1e-9:
+            raise ValueError(f"split fractions must be above 0 and sum to at most 1: {fractions}")
+        order = np.arange(len(self)) if seed is None else permutation(len(self), seed)
+        ends = [int(len(self) * f + 1e-9) for f in np.cumsum([*fractions.values()])]
+        rows = dict(zip(fractions, np.split(order[: ends[-1]], ends[:-1]), strict=True))
+        for part, chosen in rows.items():
+            if len(chosen) == 0:
+                few = f"{len(self)} trajectories leave none for the part {part!r}, {fractions[part]:g} of them"
+                raise ValueError(f"{self.name}: {few}; give more, or a file of its own for each part")
         return {part: self.select(chosen) for part, chosen in rows.items()}
 
     def condition_on(self, *names: str) -> Trajectories:
         """Give these parameters or static fields to x (and x only) as extra channels."""
         have = sorted({*self.parameters, *self.static})
-        missing = [name for name in names if name not in have]
-        if missing:
-            raise ValueError(f"{self.name} has no parameter or static field {missing[0]!r}; it has {have}")
+        for name in names:
+            if name not in have:
+                raise ValueError(f"{self.name} has no parameter or static field {name!r}; it has {have}")
         return replace(self, conditions=names)
 
     def windows(self, steps: int, every: int = 1) -> Windows:
-        """All stretches of `steps` + 1 frames, `every` frames apart, from every possible first frame.
-
-        h past and u future frames are `windows(h + u − 1)`.
-        """
+        """All stretches of `steps` + 1 frames, `every` apart; h past and u future ones are `windows(h + u − 1)`."""
         return Windows(self, steps, every)
 
     def pairs(self) -> Windows:
@@ -222,11 +229,8 @@ class Trajectories:
     def statistics(self) -> Statistics:
         """Of this view: from the file where it holds them, else from one pass over the data."""
         values = [{**self.static, **self.parameters}[name] for name in self.conditions]
-        return replace(
-            self.known or self.measure(),
-            condition_mean=np.array([np.mean(v, dtype=np.float64) for v in values]),
-            condition_std=np.array([np.std(v, dtype=np.float64) for v in values]),
-        )
+        mean, std = (np.array([of(v, dtype=np.float64) for v in values]) for of in (np.mean, np.std))
+        return replace(self.known or self.measure(), condition_mean=mean, condition_std=std)
 
     def measure(self) -> Statistics:
         """Statistics of the channels from one pass over this view."""
@@ -242,21 +246,18 @@ class Windows:
     def __init__(self, trajectories: Trajectories, steps: int, every: int = 1) -> None:
         frames = trajectories.layout.frames
         if not (steps >= 0 < every and steps * every < frames):
-            raise ValueError(
-                f"{trajectories.name}: windows of {steps} + 1 frames, {every} apart, do not fit into "
-                f"trajectories of {frames} frames"
-            )
+            windows = f"windows of {steps} + 1 frames, {every} apart,"
+            raise ValueError(f"{trajectories.name}: {windows} do not fit into trajectories of {frames} frames")
         self.trajectories, self.per_trajectory = trajectories, frames - steps * every
         self._offsets = every * np.arange(steps + 1)
         self._planes = [self._plane(name) for name in trajectories.conditions]
 
     def _plane(self, name: str) -> Float[Tensor, ...]:
-        """A condition as (S or 1, *N or ones), to be expanded for a batch."""
-        of, rank = self.trajectories, len(self.trajectories.layout.grid)
+        """A condition as (S, *N or ones), to be expanded for a batch."""
+        of, grid = self.trajectories, self.trajectories.layout.grid
         if name in of.parameters:
-            return _float32(of.parameters[name]).reshape(-1, *[1] * rank)
-        static = _float32(of.static[name])
-        return static if static.ndim > rank else static.expand(len(of), *static.shape)
+            return _float32(of.parameters[name]).reshape(-1, *[1] * len(grid))
+        return _float32(of.static[name]).expand(len(of), *grid)
 
     def __len__(self) -> int:
         return len(self.trajectories) * self.per_trajectory
@@ -270,7 +271,6 @@ class Windows:
             raise IndexError(f"windows are numbered 0 … {len(self) - 1}")
         s, k = np.divmod(numbers, self.per_trajectory)
         frames = _float32(self.trajectories.take(s, k[:, None] + self._offsets))
-        grid = self.trajectories.layout.grid
+        grid = frames.shape[3:]
         planes = [plane[s].expand(len(s), *grid) for plane in self._planes]
-        conditions = torch.stack(planes, 1) if planes else frames.new_empty(len(s), 0, *grid)
-        return Batch(frames, conditions)
+        return Batch(frames, torch.stack(planes, 1) if planes else frames.new_empty(len(s), 0, *grid))

@@ -12,8 +12,6 @@ from biasbound._io import sync
 from biasbound.data.layout import Block, Layout
 from biasbound.data.statistics import require_finite
 
-__all__ = ["Task", "make"]
-
 Task = tuple[Any, Path, int, int, str]  # source, file, start, stop, dtype
 
 
@@ -27,7 +25,7 @@ def make(task: Task) -> int:
     shape = (stop - start, *layout.shape[1:])
     if fields.shape != shape:
         raise ValueError(f"{layout.name}: block {start}:{stop} has shape {fields.shape}, expected {shape}")
-    require_finite(fields, layout.channels, range(start, stop), range(layout.frames), layout.name)
+    require_finite(fields, layout.channels, (range(start, stop), range(layout.frames)), layout.name)
     arrays = {"fields": fields}
     for kind in ("parameters", "series", "static"):
         arrays |= {f"{kind}.{name}": value for name, value in getattr(block, kind).items()}

@@ -2,18 +2,17 @@
 
     u_t = L u + N(u)        L real and diagonal (diffusion, drag), N everything else
 
-The stiff part L is integrated exactly, so the step h is bound by N alone. Of the schemes with four
-stages this is Krogstad's (2005, "ETDRK4-B"): it costs what Cox & Matthews' costs and keeps more of
-its order on the damped modes that N drives. With z = Lh,
+The stiff part L is integrated exactly, so the step h is bound by N alone. Of the schemes with four stages this is
+Krogstad's (2005, "ETDRK4-B"): it costs what Cox & Matthews' costs and keeps more of its order on the damped modes that
+N drives. With z = Lh,
 
     a  = e^{z/2} u + ½h φ₁(z/2) N(u)
     b  = e^{z/2} u + ½h φ₁(z/2) N(u) + h φ₂(z/2) (N(a) − N(u))
     c  = e^z u + h φ₁(z) N(u) + 2h φ₂(z) (N(b) − N(u))
     u⁺ = e^z u + h (φ₁ − 3φ₂ + 4φ₃)(z) N(u) + h (2φ₂ − 4φ₃)(z) (N(a) + N(b)) + h (4φ₃ − φ₂)(z) N(c)
 
-φ₁ = (e^z − 1)/z, φ₂ = (φ₁ − 1)/z, φ₃ = (φ₂ − ½)/z cancel badly near z = 0; their means over a
-circle around z do not (Kassam & Trefethen 2005). Not promised: order 4 where |z| ≫ 1 and N is not
-small. The tests measure it.
+φ₁ = (e^z − 1)/z, φ₂ = (φ₁ − 1)/z, φ₃ = (φ₂ − ½)/z cancel badly near z = 0; their means over a circle around z do not
+(Kassam & Trefethen 2005). Not promised: order 4 where |z| ≫ 1 and N is not small. The tests measure it.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
-
-__all__ = ["ETDRK4"]
 
 _CIRCLE = 32  # points on the half circle; the mean converges geometrically and 32 reach rounding
 
@@ -42,10 +39,9 @@ def _phi(z: Float[Tensor, "*modes"]) -> tuple[Tensor, Tensor, Tensor]:
 class ETDRK4:
     """One step u(t) → u(t + h) of u_t = L u + N(u) in Fourier space.
 
-    `linear` is L, one real number a mode, with a leading batch axis where it differs between
-    trajectories; `dt` is h, a float or a tensor that broadcasts to `linear`. `nonlinear` maps
-    modes to modes and must return a tensor of its own, which the step overwrites. `dtype` is the
-    precision of the step; coefficients are always computed in float64.
+    `linear` is L, one real number a mode, with a leading batch axis where it differs between trajectories; `dt` is h,
+    a float or a tensor that broadcasts to `linear`. `nonlinear` maps modes to modes and must return a tensor of its
+    own, which the step overwrites. `dtype` is the precision of the step; coefficients are always computed in float64.
     """
 
     def __init__(

@@ -26,8 +26,6 @@ from biasbound.data.layout import Source, Split
 from biasbound.flows import FLOWS
 from biasbound.registry import find
 
-__all__ = ["Size", "settings", "sizes", "source"]
-
 
 @dataclass(frozen=True)
 class Size:

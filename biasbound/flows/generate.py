@@ -24,14 +24,12 @@ import numpy as np
 import torch
 
 from biasbound._io import lock, plain, read_json, remove, workers, write_json
-from biasbound.data.columns import Array, Store
+from biasbound.data.columns import Array
 from biasbound.data.formats.native import Piece, write_pieces
 from biasbound.data.formats.well import stored_fingerprint
 from biasbound.data.layout import Layout, Source
 from biasbound.data.trajectories import Trajectories
 from biasbound.flows.blocks import Task, make
-
-__all__ = ["Progress", "generate"]
 
 Progress = Callable[[int, int], None]  # trajectories done, trajectories in all
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -191,7 +189,7 @@ def _assemble(
     def pieces() -> Iterator[Piece]:
         for file, (start, stop) in blocks.items():
             with np.load(file, allow_pickle=False) as arrays:
-                store = Store([Array(arrays["fields"])])
+                store = Array(arrays["fields"])
             part = replace(layout, trajectories=stop - start)
             for s, k, fields in Trajectories.open(part, store, name=str(file)).pieces():
                 yield start + s, k, fields

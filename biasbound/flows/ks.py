@@ -2,10 +2,10 @@
 
     u_t = −u u_x − u_xx − ν u_xxxx,        x ∈ [0, L) periodic
 
-In Fourier space û' = (k² − ν k⁴) û − ½ i k (u²)^, integrated by ETDRK4. The state holds the modes
-with |m| ≤ (N − 1)/3 only: on N points the products of such modes alias onto none of them (the 2/3
-rule), so the equation keeps its conservation law. The mean of u has k = 0, hence no tendency, and
-stays the same to the last bit. Adding c to u moves the solution with speed c: u(x − ct, t) + c.
+In Fourier space û' = (k² − ν k⁴) û − ½ i k (u²)^, integrated by ETDRK4. The state holds the modes with |m| ≤ (N − 1)/3
+only: on N points the products of such modes alias onto none of them (the 2/3 rule), so the equation keeps its
+conservation law. The mean of u has k = 0, hence no tendency, and stays the same to the last bit. Adding c to u moves
+the solution with speed c: u(x − ct, t) + c.
 """
 
 from __future__ import annotations
@@ -23,36 +23,6 @@ from biasbound.data.layout import Block, Layout, Split, demand, stream
 from biasbound.flows.etdrk import ETDRK4
 from biasbound.flows.flow import Size
 
-__all__ = ["KuramotoSivashinsky", "initial_state", "stepper", "trajectory"]
-
-
-def stepper(
-    points: int,
-    length: float | Float[Tensor, " B"],
-    dt: float | Float[Tensor, " B"],
-    *,
-    nu: float = 1.0,
-    dtype: torch.dtype = torch.float64,
-    device: str | torch.device = "cpu",
-) -> ETDRK4:
-    """One step of size `dt` on the modes û_m, m = 0 … N//2, shape (B, N//2 + 1), zero above N/3.
-
-    `length` and `dt` may be tensors of B numbers: then each trajectory has its own operator.
-    """
-    columns = torch.as_tensor(length, dtype=torch.float64, device=device)[..., None]
-    m = torch.arange(points // 2 + 1, device=device)
-    k = 2 * torch.pi / columns * m.double()
-    flux = (-0.5j * k * (m <= _kept(points))).to(dtype.to_complex())
-
-    def nonlinear(u_k: Tensor) -> Tensor:
-        u = torch.fft.irfft(u_k, n=points)
-        squared_k: Tensor = torch.fft.rfft(u.mul_(u))
-        return squared_k.mul_(flux)
-
-    if isinstance(dt, Tensor):
-        dt = dt.to(device)[:, None]
-    return ETDRK4(k**2 - nu * k**4, dt, nonlinear, dtype)
-
 
 def _kept(points: int) -> int:
     """The highest mode of the 2/3 rule."""
@@ -69,13 +39,23 @@ def trajectory(
     substeps: int = 4,
     warmup: int = 0,
 ) -> Float[Tensor, "B {frames} N"]:
-    """u at the times dt·(warmup, warmup + 1, … , warmup + frames − 1), from u0 at time 0.
+    """u at the times dt·(warmup, warmup + 1, … , warmup + frames − 1), from u0 at time 0, without its modes above N/3.
 
-    Each frame is `substeps` steps of ETDRK4 in the precision and on the device of `u0`. Modes of
-    u0 above N/3 are dropped.
+    Each frame is `substeps` steps of ETDRK4 on the modes û_m, m = 0 … N//2, in the precision and on the device of
+    `u0`. `length` and `dt` may be tensors of B numbers: then each trajectory has its own operator.
     """
     points = u0.shape[-1]
-    step = stepper(points, length, dt / substeps, nu=nu, dtype=u0.dtype, device=u0.device)
+    h, columns = (torch.as_tensor(v, dtype=torch.float64, device=u0.device)[..., None] for v in (dt, length))
+    m = torch.arange(points // 2 + 1, device=u0.device)
+    k = 2 * torch.pi / columns * m.double()
+    flux = (-0.5j * k * (m <= _kept(points))).to(u0.dtype.to_complex())
+
+    def nonlinear(u_k: Tensor) -> Tensor:
+        u = torch.fft.irfft(u_k, n=points)
+        squared_k: Tensor = torch.fft.rfft(u.mul_(u))
+        return squared_k.mul_(flux)
+
+    step = ETDRK4(k**2 - nu * k**4, h / substeps, nonlinear, u0.dtype)
     u_k = torch.fft.rfft(u0.detach())
     u_k[..., _kept(points) + 1 :] = 0
     out = u0.new_empty(u0.shape[0], frames, points)
@@ -102,10 +82,9 @@ def initial_state(rng: np.random.Generator, points: int) -> Float64[np.ndarray, 
 class KuramotoSivashinsky:
     """The Kuramoto–Sivashinsky equation, with the initial conditions and warm-up of LPSDA.
 
-    `jitter` j draws two factors U(1 − j, 1 + j) for each trajectory: one for its duration, one for
-    its length. The resulting `dt` and `length` are recorded as parameters. LPSDA has j = 0.1, the
-    paper uses none. With four substeps the mean squared error of one frame is about 1e-13, five
-    orders below the best emulators.
+    `jitter` j draws two factors U(1 − j, 1 + j) for each trajectory: one for its duration, one for its length. The
+    resulting `dt` and `length` are recorded as parameters. LPSDA has j = 0.1, the paper uses none. With four substeps
+    the mean squared error of one frame is about 1e-13, five orders below the best emulators.
     """
 
     split: Split = "train"
@@ -123,9 +102,7 @@ class KuramotoSivashinsky:
     device: str = "cpu"
     sizes: ClassVar[Mapping[str, Size]] = {
         "smoke": Size(
-            {"frames": 40, "length": 32.0, "points": 64, "batch": 8},
-            train={"trajectories": 16},
-            valid={"trajectories": 4},
+            {"frames": 40, "length": 32.0, "points": 64, "batch": 8}, {"trajectories": 16}, {"trajectories": 4}
         ),
         "small": Size(
             {"length": 32.0, "points": 64},
@@ -142,25 +119,14 @@ class KuramotoSivashinsky:
         demand(self, "in [0, 1)", lambda v: 0 <= v < 1, "jitter")
         k_max = 2 * np.pi / self.length * _kept(self.points)
         if self.nu * k_max**2 < 4:  # growth k² − νk⁴ must have turned into strong damping
-            raise ValueError(
-                f"KuramotoSivashinsky: {self.points} points do not resolve length {self.length} "
-                f"at nu {self.nu}: "
-                f"use at least {int(3 * self.length / np.pi / self.nu**0.5) + 4} points."
-            )
+            few = f"{self.points} points do not resolve length {self.length} at nu {self.nu}"
+            enough = int(3 * self.length / np.pi / self.nu**0.5) + 4
+            raise ValueError(f"KuramotoSivashinsky: {few}: use at least {enough} points.")
 
     @property
     def layout(self) -> Layout:
-        return Layout(
-            name="ks",
-            trajectories=self.trajectories,
-            frames=self.frames,
-            channels=("u",),
-            grid=(self.points,),
-            dt=self.dt,
-            domain=((0.0, self.length),),
-            boundary=("periodic",),
-            block=self.batch,
-        )
+        shape = self.trajectories, self.frames, ("u",), (self.points,)
+        return Layout("ks", *shape, self.dt, ((0.0, self.length),), ("periodic",), block=self.batch)
 
     def provenance(self) -> dict[str, Any]:
         return {
@@ -172,26 +138,15 @@ class KuramotoSivashinsky:
 
     def block(self, start: int, stop: int) -> Block:
         streams = [stream(self.seed, self.split, i) for i in range(start, stop)]
-        u0 = torch.from_numpy(np.stack([initial_state(rng, self.points) for rng in streams]))
-        dt: float | Tensor = self.dt
-        length: float | Tensor = self.length
+        u0 = torch.from_numpy(np.stack([initial_state(rng, self.points) for rng in streams])).to(self.device)
+        own: dict[str, Any] = {"dt": self.dt, "length": self.length}
         parameters = {}
         if self.jitter:
             factor = np.stack([rng.uniform(1 - self.jitter, 1 + self.jitter, 2) for rng in streams])
             parameters = {"dt": self.dt * factor[:, 0], "length": self.length * factor[:, 1]}
-            dt, length = (torch.from_numpy(parameters[name]) for name in ("dt", "length"))
-        u = trajectory(
-            u0.to(self.device),
-            length=length,
-            frames=self.frames,
-            dt=dt,
-            nu=self.nu,
-            substeps=self.substeps,
-            warmup=self.warmup,
-        )
+            own = {name: torch.from_numpy(values) for name, values in parameters.items()}
+        u = trajectory(u0, frames=self.frames, nu=self.nu, substeps=self.substeps, warmup=self.warmup, **own)
         if not bool(torch.isfinite(u).all()):
-            raise ValueError(
-                f"KuramotoSivashinsky: trajectories {start} to {stop - 1} blew up: "
-                f"raise substeps (now {self.substeps})."
-            )
+            blown = f"trajectories {start} to {stop - 1} blew up"
+            raise ValueError(f"KuramotoSivashinsky: {blown}: raise substeps (now {self.substeps}).")
         return Block(u[:, :, None].cpu().numpy(), parameters)

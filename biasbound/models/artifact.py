@@ -20,7 +20,7 @@ from biasbound._io import as_kind, plain, read_json, replacing
 from biasbound.core.schedule import Schedule
 from biasbound.models.model import MODELS, Frame, Model, make, target_of
 from biasbound.models.normalise import Normalisation
-from biasbound.models.task import TASKS
+from biasbound.models.task import TASKS, Task
 from biasbound.models.weights import load_tensors, save_tensors
 from biasbound.nets import NetSpec
 from biasbound.registry import find, name_of
@@ -152,7 +152,7 @@ def _build(saved: _Saved, net: Any, home: Path) -> Model:
             raise ValueError("its network is not one of biasbound's; pass it as load(folder, net=…)")
         net = saved.network.build(kind.noisy)
     told = dict(saved.task)
-    task = find(TASKS, told.pop("name"))(**told)
+    task: Task = as_kind(find(TASKS, told.pop("name")), told, "task")
     channels, options = len(saved.facts.channels), dict(saved.options)
     if (home / "schedule.json").exists():
         options["schedule"] = Schedule.load(home / "schedule.json")

@@ -70,7 +70,7 @@ class Diffusion(NetDenoiser, Model):
     def passes(cls, recipe: Recipe, levels: int) -> float:
         """A proxy with n = 0 shares the pass of the loss where that is at σ_0."""
         proxy = 1 - recipe.lowest(levels) if recipe.n == 0 else recipe.n + 1
-        return 1 + recipe.unroll * (1 + {"own": 0, "proxy": proxy, "full": levels}[recipe.between])
+        return 1.0 + recipe.unroll * (1 + {"own": 0, "proxy": proxy, "full": levels}[recipe.between])
 
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
         x, targets = self.windows(batch)

@@ -23,7 +23,7 @@ from biasbound.models.normalise import Conditions, Normalisation
 
 __all__ = ["Broken", "Emulator", "Rollout", "load"]
 
-Start = Float[Tensor, "B C *N"] | Float[Tensor, "B H C *N"]  # the present state, or the last H frames
+Start = Float[Tensor, "B *start"]  # the present state (B, C, *N), or the last H frames (B, H, C, *N)
 
 
 class Broken(UserWarning):

@@ -33,7 +33,6 @@ __all__ = ["ADAPTIVE", "FINETUNES", "Method", "method", "order_of", "title_of"]
 
 ADAPTIVE = "adaptive"
 FINETUNES = {"proxy": "Proxy UT", "full": "Full UT"}
-FOCUS = 0.6  # share of σ_0, which makes the sample; levels above it only have to be good enough for τ
 OLD = {"unet": "direct"}  # names that older records and configs use
 
 
@@ -100,6 +99,12 @@ class Method:
         return [option for option, given in told.items() if given]
 
     @property
+    def spelling(self) -> str | dict[str, Any]:
+        """As a config says it: the label, or a mapping for a schedule file, whose place a label leaves out."""
+        told = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) != f.default}
+        return told if self.file else self.label
+
+    @property
     def title(self) -> str:
         """As a table calls it."""
         base = self.file.stem if self.file else self.schedule or self.model
@@ -133,7 +138,7 @@ class Method:
 
     def recipe(self, unroll: int = 1, n: int = 0, detach: bool = False) -> Recipe:
         """How its loss is made; the numbers are those of a fine-tuning."""
-        share = FOCUS if self.focus else None
+        share = find(MODELS, self.model).focus if self.focus else None
         if self.finetune:
             return Recipe(unroll, "full" if self.finetune == "full" else "proxy", n, detach, share)
         return Recipe(self.unroll, detach=self.pushforward, share=share)

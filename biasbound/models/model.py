@@ -7,8 +7,8 @@ Each kind has one file. A kind is a class with
     calls                      network calls of one `advance`
     spec()                     JSON values from which `make` builds the same model again around a network
 
-and two class attributes: `noisy` tells whether its network is given a noisy target and its log-SNR beside x, and
-`accepts` which fields of a `Method` mean something to it.
+and class attributes: `noisy` tells whether its network is given a noisy target and its log-SNR beside x, `accepts` which
+fields of a `Method` mean something to it, and `focus` how large a share of the samples its lowest level can be given.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ class Model(nn.Module, ABC):
 
     noisy: ClassVar[bool] = True
     accepts: ClassVar[frozenset[str]] = frozenset({"residual"})
+    focus: ClassVar[float] = 0.6  # share of the lowest level, which makes the answer, where a method asks for it
     net: Any
     frame: Frame
     recipe: Recipe = Recipe()
@@ -125,7 +126,7 @@ class Model(nn.Module, ABC):
     @classmethod
     def passes(cls, recipe: Recipe, levels: int) -> float:
         """Expected network passes per sample in one update; `levels` is the length of a chain."""
-        return 1 + recipe.unroll
+        return 1.0 + recipe.unroll
 
     def windows(self, batch: Examples) -> tuple[Condition, list[State]]:
         """x of the first target, and all targets."""

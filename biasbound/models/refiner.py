@@ -10,7 +10,7 @@ the levels that training draws, all of them: both read `levels`. The network is 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -25,6 +25,9 @@ __all__ = ["Refiner"]
 
 class Refiner(Model):
     """PDE-Refiner with K refinements down to σ_min."""
+
+    accepts: ClassVar[frozenset[str]] = frozenset({"residual", "focus"})
+    focus: ClassVar[float] = 11 / 14  # of the paper's authors, for three refinements
 
     def __init__(self, net: Any, frame: Frame, *, refinements: int = 3, sigma_min: float = 1e-2) -> None:
         super().__init__()
@@ -57,9 +60,14 @@ class Refiner(Model):
         return self.frame.target.decode(z, x)
 
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
-        """E_k ‖output − objective‖² over the first prediction and all K refinements with equal probability."""
+        """E_k ‖output − objective‖² over the first prediction and all K refinements.
+
+        All k are drawn alike, or the last refinement with the share of the recipe.
+        """
         x, (y, *_) = self.windows(batch)
-        k = draw_index(len(self.levels), len(y), generator)
+        k = draw_index(len(self.levels), len(y), generator, self.recipe.share)
+        if self.recipe.share is not None:  # shares count from the lowest level, refinements from the highest
+            k = len(self.levels) - 1 - k
         z, eps = self.frame.target.encode(y, x), draw(y, generator)
         output = self.output(self.noised(z, k, eps), x, k)
         return (output - self.objective(z, k, eps)).square().mean()

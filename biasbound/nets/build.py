@@ -51,7 +51,7 @@ class _UNet:
 
     def resolve(self, spec: NetSpec) -> NetSpec:
         """Options: `size` (small, large, paper) and any field of `UNetConfig` but its channels."""
-        given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in spec.options.items()}
+        given: dict[str, Any] = dict(spec.options)
         size, dims = given.pop("size", "small"), len(spec.grid)
         if dims not in (1, 2):
             raise ValueError(f"a U-Net works in one or two dimensions, and these fields have {dims}")
@@ -63,7 +63,7 @@ class _UNet:
             template = mini(size, padding=("circular",) * dims)
         padding = tuple("circular" if b == "periodic" else "zeros" for b in spec.boundary)
         given |= {"in_channels": spec.inputs + spec.outputs, "out_channels": spec.outputs, "padding": padding}
-        made = replace(template, **given)
+        made = UNetConfig.from_dict({**template.to_dict(), **given})
         self._check_grid(made, spec.grid)
         own = {k: v for k, v in made.to_dict().items() if k not in ("in_channels", "out_channels", "noise")}
         return replace(spec, options=own)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import pickle
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
@@ -115,6 +116,14 @@ def additions() -> Additions:
     added = {
         found.kind: {n: v for n, v in found.entries.items() if n not in found.built_in} for found in _HOMES.values()
     }
+    for kind, name, thing in ((kind, n, v) for kind, new in added.items() for n, v in new.items()):
+        try:
+            pickle.dumps(thing)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ValueError(
+                f"{kind[:-1]} {name!r} cannot be sent to other processes ({error}): make it of functions and classes "
+                "at the top of a module, or give --jobs 1"
+            ) from None
     return Additions(frozenset(_ALLOWED), {kind: new for kind, new in added.items() if new})
 
 

@@ -12,6 +12,7 @@ from biasbound.train.options import TrainOptions
 
 __all__ = [
     "SECTIONS",
+    "UNET",
     "BaselineConfig",
     "Config",
     "DataConfig",
@@ -82,6 +83,9 @@ class TaskConfig:
         _least(self, "task", 1, "history")
 
 
+UNET = ("width", "multipliers", "blocks", "block", "attention", "middle", "embedding", "zero_init")  # its own fields
+
+
 @dataclass(frozen=True)
 class NetworkConfig:
     """The network that every method shares; unset fields of the U-Net are those of its size."""
@@ -119,8 +123,7 @@ class NetworkConfig:
 
     def chosen(self) -> dict[str, Any]:
         """The options of the architecture that were given."""
-        own = ("width", "multipliers", "blocks", "block", "attention", "middle", "embedding", "zero_init")
-        given = {name: value for name in own if (value := getattr(self, name)) is not None}
+        given = {name: value for name in UNET if (value := getattr(self, name)) is not None}
         return {"size": self.size, **given} if self.name == "unet" else {**given, **self.options}
 
 

@@ -11,21 +11,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from biasbound.core.denoise import PREDICTIONS
 from biasbound.metrics import METRICS
 from biasbound.models.method import Method, method
 from biasbound.models.model import Settings
-from biasbound.registry import known
+from biasbound.registry import find, known
 from biasbound.study.config import Config, SearchConfig
 from biasbound.study.folder import STAGES, Unit
 from biasbound.study.jobs import DataJob, EvaluateJob, FinetuneJob, RolloutJob, SearchJob, TrainJob
+from biasbound.train.optimisers import OPTIMISERS
 
 __all__ = ["closure", "methods_of", "study_units", "unit_of"]
 
 
-def methods_of(config: Config) -> dict[str, Method]:
-    """The study's methods by their labels; two that share one are refused."""
+def methods_of(methods: Iterable[Any]) -> dict[str, Method]:
+    """Methods, as `method` reads them, by their labels; two different ones that share a label are refused."""
     found: dict[str, Method] = {}
-    for told in config.methods:
+    for told in methods:
         made = method(told)
         if found.setdefault(made.label, made) != made:
             raise ValueError(f"two methods are both called {made.label}: rename one of their schedule files")
@@ -38,7 +40,7 @@ def study_units(config: Config, methods: Sequence[str] | None = None, upto: str 
     data = data_unit(config)  # once: a folder of many files takes time to look through
     if last == 0:
         return [data]
-    known_ones = methods_of(config)
+    known_ones = methods_of(config.methods)
     chosen = known_ones.values() if methods is None else [known_ones[label] for label in methods]
     wanted = [unit_of(config, each, seed, data) for seed in config.seeds for each in chosen]
     return [unit for unit in closure(wanted) if list(STAGES).index(unit.stage) <= last]
@@ -102,12 +104,14 @@ def search_unit(config: Config, base: Method, seed: int, data: Unit) -> Unit:
     """Exploration and ladder of a method."""
     if config.train.budget is not None and config.search.updates is None:
         raise ValueError("give search.updates: with train.budget a separate search takes them from it")
-    section = replace(config.search, warm_start=False)  # which is the training's
+    start = find(PREDICTIONS, base.prediction).start if config.search.start == "auto" else config.search.start
+    section = replace(config.search, start=start, warm_start=False)  # a warm start is the training's
     return Unit("search", SearchJob(**_training(config, base), search=section), base.label, seed, (data,))
 
 
 def _training(config: Config, base: Method) -> dict[str, Any]:
     made = config.baselines
+    find(OPTIMISERS, config.train.optimiser)  # refused before anything is made
     settings = Settings(
         schedule=base.chain(made.levels, made.cap),
         transition=base.transition or config.rollout.transition,  # type: ignore[arg-type]

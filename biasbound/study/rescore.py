@@ -16,7 +16,6 @@ from biasbound._io import workers, write_json
 from biasbound.metrics import METRICS
 from biasbound.metrics.rows import Row, read_rows, select, write_rows
 from biasbound.models.emulator import load
-from biasbound.models.method import method
 from biasbound.registry import known
 from biasbound.study.config import Config
 from biasbound.study.folder import STAGES
@@ -65,12 +64,12 @@ def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None]
 
 def _emulator(folder: Path, label: str, seed: int) -> Path:
     """Where a row's emulator is; a missing or damaged one is refused before hours go into the others."""
-    stage = STAGES["finetune" if method(label).finetune else "train"]
-    emulator = folder / stage / label / f"seed-{seed}" / "emulator"
-    if not emulator.is_dir():
-        raise ValueError(f"{folder} has rows of {label}, seed {seed}, but no emulator in {emulator}")
-    load(emulator)
-    return emulator
+    places = [folder / STAGES[stage] / label / f"seed-{seed}" / "emulator" for stage in ("finetune", "train")]
+    for emulator in places:
+        if emulator.is_dir():
+            load(emulator)
+            return emulator
+    raise ValueError(f"{folder} has rows of {label}, seed {seed}, but no emulator in {places[0]} or {places[1]}")
 
 
 def _scored(config: Config, label: str, seed: int, work: Path, emulator: Path, recorded: Sequence[Row]) -> list[Row]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
-from biasbound.core.bias import Estimate, stability
+from biasbound.core.bias import stability
 from biasbound.core.ladder import grid, measure_of
 from biasbound.core.noise import Condition, State
 from biasbound.core.options import SearchOptions
@@ -93,14 +93,14 @@ class Explorer:
 
     def _measure(
         self, trainer: Trainer, x: Condition, y: State, levels: Iterable[float], now: int
-    ) -> dict[float, Estimate]:
-        """Own biases of the network as it is, kept with the clean errors among the points."""
+    ) -> dict[float, float]:
+        """Own biases of the network as it is, by the statistic that is bounded, kept with the clean errors."""
         how, own = measure_of(self.options, "renoise", now), {}
         for s in levels:
             found = stability(trainer.averaged, x, y, s, how)
             update = trainer.progress.update
             self.points.append({"round": now, "update": update, "sigma": s, **found.as_dict()})
-            own[s] = found.own
+            own[s] = found.own.value(self.options.statistic)
         return own
 
     def _last_word(self, done: Exploration[int], trainer: Trainer, x: Condition, y: State) -> Exploration[int]:
@@ -108,7 +108,7 @@ class Explorer:
         assert done.last is not None
         now = len(done.history)
         own = self._measure(trainer, x, y, done.solved, now)
-        stable = {s: Solved(done.last, b.mean, now) for s, b in own.items() if b.mean <= done.tau}
+        stable = {s: Solved(done.last, b, now) for s, b in own.items() if b <= done.tau}
         return replace(done, solved=stable)
 
     def network(self, trainer: Trainer, round_: int) -> Diffusion:

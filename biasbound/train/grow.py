@@ -1,10 +1,11 @@
 r"""The ladder grown inside one training: one optimiser, one decay of the learning rate, one budget.
 
-    warm     the top alone is trained: a prediction from x, as the direct model's. Its measured error gives the scale c of
+    warm     the top is trained: a prediction from x, as the direct model's. A few samples are spread over a band of lower
+             levels, so that none of them is new to the network later. The measured error of the top gives the scale c of
              the denoiser, and the grid of levels below the top
     rounds   the ladder and the next `ahead` levels below its frontier are trained side by side. After each round their
              biases are measured with the averaged network: of the levels that are stable, feasible from the frontier
-             and better than it, the lowest joins; those between are dropped again
+             and better than it, that of the least error after the jump joins; those between are dropped again
     rest     from `share` of the budget on the ladder alone is trained, its lowest level the most
     end      the ladder is derived once more from the final network over the levels that it was trained on
 
@@ -74,25 +75,29 @@ class Grower:
 
     def run(self, on_round: Callable[[Growth], None] | None = None) -> Grown:
         """Train to the end of the budget, and derive the ladder from the final network."""
-        options, total = self.options, self.trainer.total
+        options = self.options
         if not self.state.grid:
-            self._train(options.warm * total)
+            self._train(options.warm)
             self._keep(self._scaled(), on_round)
         while not self.state.fixed:
             now = self.state.rounds + 1
-            self._train((options.warm + (options.share - options.warm) * now / options.rounds) * total)
+            self._train(options.warm + (options.share - options.warm) * now / options.rounds)
             self._keep(self._joined(now), on_round)
-        self._train(total)
+        self._train(1.0)
         return self._derived()
 
     # --- training -----------------------------------------------------------------------------
 
-    def _train(self, until: float) -> None:
-        """Up to an update, on the levels and shares of the present state."""
+    def _train(self, share: float) -> None:
+        """Up to a share of the budget, on the levels and shares of the samples of the present state."""
         state, trainer = self.state, self.trainer
-        ahead = () if state.fixed or not state.grid else state.below[: self.options.ahead or None]
-        levels = (*state.ladder, *ahead)
+        trainer.choosing = trainer.options.keep == "best" and state.fixed  # before, errors are of other ladders
+        ahead = () if state.fixed else state.below[: self.options.ahead or None]
+        band = () if state.grid or not self.options.band else self._band()
+        levels = (*state.ladder, *ahead, *band)
         shares = self._shares(state.ladder, ahead, state.fixed)
+        if band:
+            shares = (1 - self.options.band, *[self.options.band / len(band)] * len(band))
         for model in (trainer.model, trainer.averaged):
             if state.c is not None:
                 model.rescale(state.c)
@@ -100,10 +105,23 @@ class Grower:
         trainer.averaged.schedule = Schedule(state.ladder[::-1])  # which reports and the emulator use
         trainer.model.schedule = Schedule(levels[::-1])
         trainer.model.recipe = replace(trainer.model.recipe, share=shares[::-1] if len(levels) > 1 else None)
-        trainer.run(until=math.ceil(until), save=False)
+        trainer.run(until=math.ceil(share * trainer.total), save=False)
+
+    def _band(self) -> tuple[float, ...]:
+        """Levels from the spread r of the target down to a hundredth of it, three per decade."""
+        ratios = (self._spread() * 10 ** (-q / 3) for q in range(7))
+        return tuple(k / math.sqrt(1 + k * k) for k in ratios)
+
+    def _spread(self) -> float:
+        """r, the spread of the target, the root mean square over channels."""
+        scale = self.trainer.model.target.scale or (1.0,)
+        return math.sqrt(sum(one**2 for one in scale) / len(scale))
 
     def _shares(self, ladder: Sequence[float], ahead: Sequence[float], fixed: bool) -> tuple[float, ...]:
-        """Of the samples, from the top down: at least `top` for the top, and `lowest` for σ_0 once the ladder is fixed."""
+        """Of the samples, from the top down: alike, or `lowest` for σ_0 once the ladder is fixed.
+
+        What the top needs to have its least share `top` is taken from all others in proportion.
+        """
         options, count = self.options, len(ladder) + len(ahead)
         if count == 1:
             return (1.0,)
@@ -127,10 +145,8 @@ class Grower:
         if denoiser.prediction != "scaled":
             levels = grid(self.options).sigma[::-1]
             return replace(self.state, grid=levels, history=(*self.state.history, told))
-        scale = denoiser.target.scale or (1.0,)
-        r = math.sqrt(sum(one**2 for one in scale) / len(scale))
         levels = (top, *(s for s in grid_below(error, self.options) if s < top))
-        return replace(self.state, grid=levels, c=error / r, history=(*self.state.history, told))
+        return replace(self.state, grid=levels, c=error / self._spread(), history=(*self.state.history, told))
 
     def _joined(self, now: int) -> Growth:
         """The state after a round: with one more level in the ladder, or not."""
@@ -148,7 +164,9 @@ class Grower:
             and two[s].value(bound) <= options.tau
             and found[s].clean.mean < better
         ]
-        ladder = (*state.ladder, min(feasible)) if feasible else state.ladder
+        # The error after the jump: a lower level with a larger bias may be no gain.
+        reached = {s: found[s].clean.mean * two[s].value(bound) for s in feasible}
+        ladder = (*state.ladder, min(reached, key=reached.__getitem__)) if feasible else state.ladder
         idle = 0 if feasible else state.idle + 1
         told = {
             "update": self.trainer.progress.update,
@@ -164,7 +182,7 @@ class Grower:
 
     def _derived(self) -> Grown:
         """The ladder of the final network, by the greedy rule or as the best of the exact front."""
-        options, denoiser = self.options, self.trainer.averaged
+        options, denoiser = self.options, self.trainer.kept
         trained = self.state.ladder[::-1]
         how = measure_of(options, denoiser.transition, 1_000_003)
         levels = {s: stability(denoiser, self.x, self.y, s, how) for s in trained}
@@ -177,18 +195,18 @@ class Grower:
 
         greedy = greedy_schedule(usable, bias, options.tau, meta={"start": "sigma"})
         calls = min(len(trained), options.calls)
-        front = optimal_schedules(
-            denoiser, self.x, self.y, trained, calls, draws=options.draws, generator=how.generator
-        )
+        told = {"draws": options.draws, "generator": how.generator, "transition": denoiser.transition}
+        front = optimal_schedules(denoiser, self.x, self.y, trained, calls, **told)
         chosen = best_schedule(front) if options.rule == "best" else greedy
         meta = {**greedy.meta, "method": "grown", "rule": options.rule, "greedy": list(greedy.sigma)}
         schedule = Schedule(chosen.sigma, meta | {"front": {str(k): s.sigma for k, (s, _) in front.items()}})
-        for model in (self.trainer.model, denoiser):
+        for model in (self.trainer.model, self.trainer.averaged, denoiser):
             model.schedule = schedule
         return Grown(schedule, options.tau, self.state, table, levels, front)
 
     def _keep(self, state: Growth, on_round: Callable[[Growth], None] | None) -> None:
         self.state = state
+        self.trainer.progress.lowest = math.inf  # losses of other levels have another size
         self.trainer.progress.extra = {"growth": asdict(state)}
         self.trainer.save()
         if on_round is not None:

@@ -20,6 +20,7 @@ from biasbound.registry import home
 
 __all__ = ["OPTIMISERS", "Muon", "Soap"]
 
+FLOOR = 1e-4  # of L and R, as a share of their trace
 Factory = Callable[[Iterable[nn.Parameter], float, float], torch.optim.Optimizer]
 
 
@@ -113,14 +114,14 @@ class _Stacked(torch.optim.Optimizer):
 
 
 def _adam(
-    stacks: list[_Stack], gradients: list[Tensor], ages: list[int], betas: tuple[float, float], eps: float = 1e-8
+    stacks: list[_Stack], gradients: list[Tensor], betas: tuple[float, float], eps: float = 1e-8
 ) -> list[Tensor]:
     """m̂/(√v̂ + eps), with m̂ and v̂ the bias-corrected averages of g and g²."""
     means, squares = ([s.slots[k] for s in stacks] for k in ("exp_avg", "exp_avg_sq"))
     torch._foreach_lerp_(means, gradients, 1 - betas[0])
     torch._foreach_mul_(squares, betas[1])
     torch._foreach_addcmul_(squares, gradients, gradients, 1 - betas[1])
-    below = torch._foreach_sqrt(squares)
+    below, ages = torch._foreach_sqrt(squares), [s.update for s in stacks]
     torch._foreach_div_(below, [math.sqrt(1 - betas[1] ** n) for n in ages])
     torch._foreach_add_(below, eps)
     torch._foreach_mul_(below, [1 - betas[0] ** n for n in ages])
@@ -132,12 +133,16 @@ class Soap(_Stacked):
 
         L ← β₂L + (1−β₂)GGᵀ,   R ← β₂R + (1−β₂)GᵀG,   direction = Q_L Adam(Q_LᵀGQ_R) Q_Rᵀ
 
-    Q_L and Q_R are the eigenvectors of L and R: exact at first, then refreshed every `every`
-    updates by one power iteration and QR. Adam's averages live in the basis: the mean turns with
-    it, the squares are reordered with its columns. A side longer than `limit` is not rotated.
+    Q_L and Q_R approach the eigenvectors of L and R: they start as the identity, and every
+    `every` updates one power iteration with QR refreshes them. Adam's averages live in the basis:
+    the mean turns with it. The squares stay: mixing them by the squared entries of the turn lets
+    large ones into small ones and trains worse. A side longer than `limit` is not rotated.
 
-    A matrix's first update makes its basis and does not move it, as in the authors' code: in that
-    basis the first gradient is diagonal, and Adam would blow up the rounding errors beside it.
+    Two choices differ from the authors' code, which starts from the eigenvectors of the first
+    gradient and sorts them at each refresh. Where L has no rank, or equal eigenvalues, both follow
+    rounding errors, and a training divided among processes drifts away by percents. Here
+    L + FLOOR tr(L) stands in for L and nothing is sorted: as good, and continuous in the gradients.
+    The first updates are then Adam's, and none is lost.
     """
 
     def __init__(
@@ -162,14 +167,9 @@ class Soap(_Stacked):
         return made
 
     def _directions(self, group: dict[str, Any], stacks: list[_Stack], gradients: list[Tensor]) -> list[Tensor]:
-        found = [torch.zeros_like(g) for g in gradients]
-        moving = [i for i, s in enumerate(stacks) if s.update > 1 or not s.matrices]
-        if moving:
-            chosen = [stacks[i] for i in moving]
-            turned = [_turn(stacks[i], gradients[i]) for i in moving]
-            adam = _adam(chosen, turned, [s.update - s.matrices for s in chosen], group["betas"])
-            for i, direction in zip(moving, adam, strict=True):
-                found[i] = _turn(stacks[i], direction, back=True)
+        turned = [_turn(s, g) for s, g in zip(stacks, gradients, strict=True)]
+        adam = _adam(stacks, turned, group["betas"])
+        found = [_turn(s, d, back=True) for s, d in zip(stacks, adam, strict=True)]
         for stack, gradient in zip(stacks, gradients, strict=True):
             if stack.matrices:
                 _follow(stack, gradient, group)
@@ -188,26 +188,19 @@ def _turn(stack: _Stack, x: Tensor, back: bool = False) -> Tensor:
 
 def _follow(stack: _Stack, gradient: Tensor, group: dict[str, Any]) -> None:
     """Take the gradient into L and R, and refresh the basis when it is time."""
-    first, share = stack.update == 1, 1 - group["betas"][1]
-    due = first or (stack.update - 1) % group["every"] == 0
-    sides = [side for side in "lr" if f"cov_{side}" in stack.slots]
-    means = _turn(stack, stack.slots["exp_avg"], back=True) if due and not first else None
-    for side in sides:
+    share, due = 1 - group["betas"][1], stack.update % group["every"] == 0
+    for side in "lr":
+        if f"cov_{side}" not in stack.slots:
+            continue
         basis, cov = stack.slots[f"basis_{side}"], stack.slots[f"cov_{side}"]
         rows = gradient if side == "l" else gradient.mT
         cov.baddbmm_(rows, rows.mT, beta=1 - share, alpha=share)
-        if first:
-            basis.copy_(torch.linalg.eigh(torch.nan_to_num(cov)).eigenvectors.flip(-1))
-        elif due:
-            powered = cov @ basis
-            order = (basis * powered).sum(-2).argsort(dim=-1, descending=True, stable=True)
-            powered = powered.gather(-1, order.unsqueeze(-2).expand_as(powered))
-            basis.copy_(torch.linalg.qr(powered).Q)
-            squares = stack.slots["exp_avg_sq"]
-            order = order.unsqueeze(-1 if side == "l" else -2).expand_as(squares)
-            squares.copy_(squares.gather(-2 if side == "l" else -1, order))
-    if means is not None:
-        stack.slots["exp_avg"].copy_(_turn(stack, means))
+        if due:
+            floor = FLOOR * cov.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
+            new = torch.linalg.qr(torch.baddbmm(floor * basis, cov, basis)).Q
+            mean, turn = stack.slots["exp_avg"], new.mT @ basis
+            mean.copy_(turn @ mean if side == "l" else mean @ turn.mT)
+            basis.copy_(new)
 
 
 class Muon(_Stacked):
@@ -241,7 +234,7 @@ class Muon(_Stacked):
                 made = _orthogonal(gradient.lerp(mean, group["momentum"]))
                 found.append(0.2 * math.sqrt(max(made.shape[1:])) * made)
             else:
-                found += _adam([stack], [gradient], [stack.update], group["betas"])
+                found += _adam([stack], [gradient], group["betas"])
         return found
 
 

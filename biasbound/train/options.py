@@ -33,6 +33,9 @@ class TrainOptions:
     """largest norm of the gradient; paper none"""
     ema: float | None = 0.999
     """decay of the averaged weights; paper none"""
+    keep: Literal["last", "best"] = "last"
+    """weights that become the emulator: the last (paper), or those of least validation error among the evaluations; a
+    grown ladder is fixed first, and a fine-tuning keeps its last"""
     log_every: int = 50
     """updates between two reports"""
     checkpoint_every: int = field(default=500, metadata={"manner": True})
@@ -52,6 +55,8 @@ class TrainOptions:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if (self.updates or self.epochs or 0) <= 0 or not self.lr > 0 or self.warmup < 0:
             raise ValueError("the budget and lr must be above 0, and warmup not below")
+        if self.weight_decay < 0 or (self.clip is not None and not self.clip > 0):
+            raise ValueError("weight_decay must not be below 0, and clip must be above 0 or none")
         if self.ema is not None and not 0 <= self.ema < 1:
             raise ValueError(f"ema is a decay in [0, 1), got {self.ema}")
 

@@ -23,6 +23,9 @@ class Progress:
     ledger: int = 0  # training samples that were passed through the network, each pass of each sample
     lowest: float = math.inf  # lowest mean loss of an interval
     order: dict[str, int] = field(default_factory=dict)
+    best: dict[str, float] = field(
+        default_factory=dict
+    )  # error and update of the weights that are kept beside the last
     extra: dict[str, Any] = field(default_factory=dict)  # the caller's own state, JSON values
 
     def to_json(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from biasbound.data.batches import Order
 from biasbound.models.weights import load_newest, save_numbered
 from biasbound.registry import find
 from biasbound.train.average import MovingAverage
+from biasbound.train.keep import Best
 from biasbound.train.optimisers import OPTIMISERS
 from biasbound.train.options import FitOptions, learning_rate
 from biasbound.train.state import Progress, pack, unpack
@@ -125,7 +126,8 @@ class Trainer:
         self.optimiser = make(self.parameters, options.lr, options.weight_decay)
         self.average = None if options.ema is None else MovingAverage(model, options.ema)
         self.order = Order(items, options.batch, options.seed)
-        self.progress = Progress()
+        self.progress, self.best = Progress(), Best()
+        self.choosing = options.keep == "best"  # whether evaluations compete
         if folder is not None and (found := load_newest(folder)) is not None:
             self._restore(*found)
         self.objective: nn.Module = _Objective(model)
@@ -136,6 +138,11 @@ class Trainer:
     def averaged(self) -> Any:
         """The model to use: with averaged weights where there are any."""
         return self.model if self.average is None else self.average.module
+
+    @property
+    def kept(self) -> Any:
+        """The model that becomes the emulator: the averaged one, or it with the best weights (`options.keep`)."""
+        return self.best.model(self.averaged)
 
     def run(self, until: int | None = None, *, save: bool = True) -> Trainer:
         """Train up to update `until`, by default to the end of the budget; checkpoint there, or let the caller."""
@@ -157,6 +164,7 @@ class Trainer:
             done = self.progress.update
             due = done == stop or done % self.options.checkpoint_every == 0
             measured = self.evaluate_every is not None and done % self.evaluate_every == 0
+            measured |= self.choosing and done == self.total
             if due or measured or done % self.options.log_every == 0:
                 self._report(losses, measured)
                 losses.clear()
@@ -202,6 +210,8 @@ class Trainer:
             )
         self.progress.lowest = min(loss, lowest)
         metrics = self.evaluate(self.averaged, self.progress.update) if measured and self.evaluate else {}
+        if self.choosing:
+            self.best.offer(self.averaged, metrics, self.progress.update)
         rate = learning_rate(self.options, self.progress.update - 1, self.total)
         for observer in self.observers:
             observer.report(Report(self.progress.update, self.total, loss, rate, metrics))
@@ -210,9 +220,9 @@ class Trainer:
         """Write a checkpoint now, if there is a folder; only the first process does."""
         if self.folder is None or self.rank.rank != 0:
             return
-        self.progress.order = self.order.state()
+        self.progress.order, self.progress.best = self.order.state(), self.best.to_json()
         meta = {"options": asdict(self.options), "progress": self.progress.to_json()}
-        tensors = pack(self.model, self.average, self.optimiser)
+        tensors = pack(self.model, self.average, self.optimiser) | self.best.pack()
         save_numbered(self.folder, self.progress.update, tensors, meta)
 
     def _restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
@@ -223,6 +233,7 @@ class Trainer:
                 f"{self.folder} holds a training with {changed[0]} = {theirs.get(changed[0])}, not "
                 f"{mine[changed[0]]}; use another folder or the same options"
             )
+        self.best.restore(tensors, meta["progress"].get("best", {}))
         try:
             unpack(tensors, self.model, self.average, self.optimiser)
         except RuntimeError as error:

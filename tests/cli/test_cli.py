@@ -44,9 +44,7 @@ def test_show_marks_forced_steps(tmp_path, capsys):
         (["schedule", "show", "broken.json"], "broken.json"),
     ],
 )
-def test_bad_input_gets_one_sentence_and_exit_code_2(
-    argv, complaint, tmp_path, monkeypatch, capsys
-):
+def test_bad_input_gets_one_sentence_and_exit_code_2(argv, complaint, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.json").write_text('{"sigma": [')
     try:
@@ -63,16 +61,7 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(
 
 def test_the_module_runs_as_a_program(tmp_path):
     run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "biasbound",
-            "schedule",
-            "make",
-            "linear",
-            "--out",
-            str(tmp_path / "s.json"),
-        ],
+        [sys.executable, "-m", "biasbound", "schedule", "make", "linear", "--out", str(tmp_path / "s.json")],
         capture_output=True,
         text=True,
         check=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,10 +13,10 @@ from data_files import acdm_folder, good_file, run
 from toy_source import ToySource
 
 from biasbound import registry
-from biasbound.data.formats import FORMATS, load, save
+from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
 from biasbound.flows import FLOWS
-from biasbound.report.pictures import draw
+from biasbound.report.pictures import draw, vorticity
 
 
 @pytest.fixture(autouse=True)
@@ -117,23 +116,6 @@ def test_a_flow_may_be_typed_as_module_and_name(tmp_path, monkeypatch):
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_the_flow_and_the_format_of_the_documentation_work(tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
-    flow, format, *_ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (tmp_path / "flow_of_the_page.py").write_text(flow)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_ALLOWED", set())
-    monkeypatch.setitem(FLOWS, name := "flow_of_the_page:Waves", None)
-    del FLOWS[name]
-    assert run(name, "--jobs", 1, "--size", "smoke", "--out", "a.h5") == 0
-    assert load("a.h5").shape == (64, 20, 1, 16)
-    monkeypatch.setitem(FORMATS, "table", None)
-    exec(format, {})  # noqa: S102 - our own page
-    np.savetxt("a.txt", np.ones((3, 4)))
-    assert run("convert", "a.txt", "b.h5", "--dt", 0.5) == 0
-    assert (load("b.h5").shape, load("b.h5").dt) == ((1, 3, 1, 4), 0.5)
-
-
 def test_help_lists_the_flows_with_their_titles(capsys):
     with pytest.raises(SystemExit):
         run("--help")
@@ -196,3 +178,19 @@ def test_pictures_of_every_kind(name, tmp_path, capsys):
     assert run("info", tmp_path / "a.h5", "--plot", tmp_path / "b.txt") == 2
     assert run("info", tmp_path / "a.h5", "--plot", tmp_path / "b.png", "--trajectory", 2) == 2
     assert capsys.readouterr().err.count("\n") == 3
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+def test_vorticity_of_a_rigid_rotation_and_of_a_wave(periodic):
+    """Second order: halving the spacing quarters the error; a rotation u = (−y, x) has ω = 2."""
+    x = np.linspace(-1, 1, 9)
+    rotation = vorticity(-np.tile(x, (9, 1)), np.tile(x, (9, 1)).T, (0.25, 0.25), (False, False))
+    assert np.allclose(rotation, 2)
+    errors = []
+    for n in (16, 32):
+        x = 2 * np.pi * np.arange(n) / n
+        u, v = np.sin(x)[None] * np.ones((n, 1)), np.cos(2 * x)[:, None] * np.ones((1, n))
+        omega = -2 * np.sin(2 * x)[:, None] - np.cos(x)[None]
+        error = vorticity(u, v, (2 * np.pi / n,) * 2, (periodic, periodic)) - omega
+        errors.append(np.abs(error[2:-2, 2:-2]).max())
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.1)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from strategies import dtypes, fields, ladders, seeds, shapes
 from toys import exact, seeded
 
@@ -36,6 +36,7 @@ def test_the_curve_agrees_with_the_single_biases():
             assert row.delta.mean == pytest.approx(row.two_step.mean - row.own.mean)
 
 
+@settings(max_examples=15)
 @given(seeds, shapes)
 def test_the_law_of_cosines_ties_the_two_kinds_of_bias(seed, shape):
     """𝓑_alt² = (𝓑 − ρ)² + 1 − ρ² for each pair and draw; one pair and one draw make it visible."""
@@ -96,6 +97,7 @@ def test_rows_are_plain_numbers_with_their_errors(rng):
     assert rows[-1]["two_step"] is None
 
 
+@settings(max_examples=15)
 @given(shapes, dtypes, seeds, ladders)
 def test_biases_are_finite_for_any_schedule_shape_and_dtype(shape, dtype, seed, ladder):
     x, y = fields(shape, dtype, seed, 2)

@@ -89,7 +89,7 @@ def lpsda_empty(path):
     with h5py.File(path, "w") as file:
         file["train/pde_4-8"] = np.ones((0, 4, 8))
         file["train/dt"] = file["train/dx"] = np.ones(0)
-    return "found shape (0, 4, 1, 8)", "without zeros"
+    return "of shape (0, 4, 8)", "without zeros"
 
 
 def text(path):
@@ -161,11 +161,7 @@ def test_a_file_cut_anywhere_gets_one_sentence(path, capsys):
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        (
-            "velocity_000001.npz",
-            None,
-            "expected velocity, density and pressure of the same frames",
-        ),
+        ("velocity_000001.npz", None, "expected velocity, density and pressure of the same frames"),
         ("velocity_000001.npz", b"", "found a damaged .npz file"),
         ("velocity_000001.npz", np.ones((3, 6, 4)), "found shape (3, 6, 4), expected (2, 6, 4)"),
         ("density_000002.npz", np.zeros((1, 6, 4)), "found inf in trajectory 1, frame 2"),

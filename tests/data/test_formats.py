@@ -68,9 +68,7 @@ def test_complete_formats_keep_everything(name, dtype, end, tmp_path):
     same(t, again)
 
 
-@pytest.mark.parametrize(
-    ("name", "format"), [("ks", "lpsda"), ("ks", "sda"), ("kolmogorov", "sda")]
-)
+@pytest.mark.parametrize(("name", "format"), [("ks", "lpsda"), ("ks", "sda"), ("kolmogorov", "sda")])
 def test_foreign_files_keep_every_bit(name, format, tmp_path):
     t = flow(name)
     save(t, tmp_path / "a.h5", format=format)
@@ -138,10 +136,7 @@ def test_acdm_velocity_files_hold_momentum(tmp_path):
     t = flow("transonic", "float64")
     save(t, tmp_path / "128_tra", format="acdm")
     fields = t.read(0, 3)
-    for name, part in {
-        "velocity": fields[1, 2, :2] * fields[1, 2, 2:3],
-        "pressure": fields[1, 2, 3:],
-    }.items():
+    for name, part in {"velocity": fields[1, 2, :2] * fields[1, 2, 2:3], "pressure": fields[1, 2, 3:]}.items():
         with np.load(tmp_path / "128_tra" / "sim_000001" / f"{name}_000002.npz") as file:
             assert np.array_equal(file["arr_0"], part)
     again = load(tmp_path / "128_tra")
@@ -202,9 +197,7 @@ def well_file(path) -> dict[tuple[str, str], np.ndarray]:
         file.create_group("scalars").attrs["field_names"] = [*scalars]
         for name, value in scalars.items():
             file["scalars"][name] = value
-            file["scalars"][name].attrs.update(
-                sample_varying=name == "mach", time_varying=name == "heat"
-            )
+            file["scalars"][name].attrs.update(sample_varying=name == "mach", time_varying=name == "heat")
         for name, axis, mask in (("a", "r", [1, 0, 0, 1]), ("b", "z", [1, 0, 0, 0, 0, 0])):
             g = file.create_group(f"boundary_conditions/{name}")
             g.attrs.update(bc_type="PERIODIC" if axis == "r" else "wall", associated_dims=[axis])
@@ -216,10 +209,7 @@ def test_a_well_file_with_everything(tmp_path):
     values = well_file(tmp_path / "w.hdf5")
     t = load(tmp_path / "w.hdf5")
     parts = ("rr", "rz", "zr", "zz")
-    assert t.channels == (
-        *("density", "inlet", "velocity_r", "velocity_z"),
-        *(f"stress_{p}" for p in parts),
-    )
+    assert t.channels == (*("density", "inlet", "velocity_r", "velocity_z"), *(f"stress_{p}" for p in parts))
     fields = t.read(0, 2)
     assert np.array_equal(fields[:, :, 0], values["t0_fields", "density"])
     inlet = np.broadcast_to(values["t0_fields", "inlet"], (2, 5, 4, 6))
@@ -282,7 +272,7 @@ def test_a_plain_array_needs_a_step_and_clear_axes(tmp_path):
     [
         ("{", r"a\.json is damaged \(Invalid JSON.*correct it"),
         ("[]", r"a\.json is damaged .*correct it"),
-        ('{"dt": "fast"}', r"a\.json is damaged \(dt: .*number"),
+        ('{"dt": "fast"}', r"a\.json: dt: .*number"),
         ('{"dt": 1, "static": {"mask": [[1], [1, 2]]}}', r"a\.json: found values that make no"),
         ('{"dt": 1, "channels": ["u", "v"]}', "found 1 channels, but a.json names"),
     ],
@@ -343,9 +333,7 @@ def test_nothing_is_unpickled(tmp_path):
         load(tmp_path / "b")
 
 
-@pytest.mark.parametrize(
-    ("name", "format"), [("kolmogorov", "lpsda"), ("transonic", "sda"), ("ks", "acdm")]
-)
+@pytest.mark.parametrize(("name", "format"), [("kolmogorov", "lpsda"), ("transonic", "sda"), ("ks", "acdm")])
 def test_formats_say_what_they_cannot_hold(name, format, tmp_path):
     with pytest.raises(ValueError, match="hold"):
         save(flow(name), tmp_path / "a", format=format)
@@ -384,7 +372,9 @@ def test_a_locked_target_is_refused_and_a_stale_lock_is_not(tmp_path):
 def test_values_that_overflow_the_file_are_refused(tmp_path):
     t = Trajectories.from_array(np.full((1, 2, 1, 4), 1e300), dt=1.0)
     with pytest.raises(ValueError, match="as float32: found inf in trajectory 0, frame 0"):
-        native.write(t, tmp_path / "a.h5", dtype="float32")
+        native.write_pieces(
+            tmp_path / "a.h5", t.layout, t.pieces(), parameters={}, series={}, static={}, provenance={}
+        )
     assert not any(tmp_path.iterdir())
 
 

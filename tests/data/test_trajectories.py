@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from biasbound.data.batches import Order, permutation
 from biasbound.data.formats import load, save
-from biasbound.data.joined import concatenate
+from biasbound.data.formats.well import concatenate
 from biasbound.data.layout import Layout
 from biasbound.data.statistics import Moments
 from biasbound.data.trajectories import Trajectories
-from biasbound.data.views import grid_points
 
 SHAPE = (5, 9, 3, 8, 6)
 
@@ -71,8 +70,7 @@ def whole(t: Trajectories) -> np.ndarray:
 @given(time=st.integers(1, 5), space=st.sampled_from([1, 2]), first=st.integers(0, 3))
 def test_views_equal_slices(time, space, first):
     t = numbered(
-        static={"mask": np.random.default_rng(1).random((8, 6))},
-        series={"drag": np.arange(45.0).reshape(5, 9)},
+        static={"mask": np.random.default_rng(1).random((8, 6))}, series={"drag": np.arange(45.0).reshape(5, 9)}
     )
     view = t.select([4, 1, 1], slice(first, None)).stride(time, space)
     expected = whole(t)[[4, 1, 1], first::time, :, ::space, ::space]
@@ -283,7 +281,7 @@ def test_the_spacing_is_that_of_the_coordinates(points):
         "waves", 1, 2, ("velocity_x", "velocity_y"), (5, 8), 1.0,
         domain=((0.0, 2.0), (1.0, 4.0)), boundary=("wall", "periodic"), points=points,
     )  # fmt: skip
-    for axis, h in zip(grid_points(layout), layout.spacing, strict=True):
+    for axis, h in zip(layout.coordinates(), layout.spacing, strict=True):
         assert np.diff(axis) == pytest.approx(np.full(len(axis) - 1, h))
     assert layout.periodic == (False, True)
     assert layout.correlate == "vorticity"

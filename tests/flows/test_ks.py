@@ -77,9 +77,7 @@ def test_galilean_equivariance(states):
     assert relative(moved - speed, run(states, substeps=160).roll(3, -1)) <= 1e-8
 
 
-@pytest.mark.parametrize(
-    "move", [lambda u: u.roll(5, -1), lambda u: -u.flip(-1)], ids=["translation", "reflection"]
-)
+@pytest.mark.parametrize("move", [lambda u: u.roll(5, -1), lambda u: -u.flip(-1)], ids=["translation", "reflection"])
 def test_equivariance(states, move):
     assert relative(run(move(states)), move(run(states))) <= 1e-11
 
@@ -107,9 +105,7 @@ def test_one_frame_error_is_far_below_an_emulator():
 
 def test_frames_do_not_depend_on_where_the_trajectory_starts():
     source = KuramotoSivashinsky(length=LENGTH, points=64, trajectories=2, frames=6, warmup=4)
-    u0 = torch.from_numpy(
-        np.stack([initial_state(stream(0, "train", i), source.points) for i in range(2)])
-    )
+    u0 = torch.from_numpy(np.stack([initial_state(stream(0, "train", i), source.points) for i in range(2)]))
     whole = trajectory(u0, length=LENGTH, frames=10)
     assert torch.equal(whole[:, 4:], torch.from_numpy(source.block(0, 2).fields[:, :, 0]))
 
@@ -119,11 +115,7 @@ def test_blocks_are_reproducible_and_splits_differ():
     again = source("ks", "smoke").block(0, 4).fields
     assert made.block(0, 4).fields.tobytes() == again.tobytes()
     np.testing.assert_allclose(made.block(2, 4).fields, again[2:], atol=1e-7)
-    for other in (
-        source("ks", "smoke", "valid"),
-        source("ks", "smoke", "test"),
-        source("ks", "smoke", seed=1),
-    ):
+    for other in (source("ks", "smoke", "valid"), source("ks", "smoke", "test"), source("ks", "smoke", seed=1)):
         assert np.abs(other.block(0, 4).fields - again).max() > 0.1
 
 

@@ -27,9 +27,7 @@ def eddies(grid, seed=0, amplitude=0.2):
     """A random smooth state, periodic in index space, near a uniform flow."""
     rng = np.random.default_rng(seed)
     rows, cols = (2 * np.pi * np.arange(n) / n for n in grid.shape)
-    waves = [
-        np.cos(i * rows[:, None] + j * cols + rng.uniform(0, 6)) for i in (0, 1) for j in (1, 2)
-    ]
+    waves = [np.cos(i * rows[:, None] + j * cols + rng.uniform(0, 6)) for i in (0, 1) for j in (1, 2)]
     state = np.einsum("kw,wrc->krc", amplitude * rng.uniform(-0.5, 0.5, (4, 4)), np.stack(waves))
     return state + np.array([1.0, 0.3, 0.2, 1 / GAMMA])[:, None, None]
 
@@ -99,9 +97,7 @@ def test_contact_and_shear_layer_stand_still():
     """HLLC keeps a jump of density and tangential velocity at rest to the last digits."""
     grid = box(16, 8, periodic=(False, True))
     left = grid.centres[0] < 0.5
-    state = np.stack(
-        [np.where(left, 1.0, 0.2), 0 * left, np.where(left, 0.4, -0.3), 0 * left + 0.7]
-    )
+    state = np.stack([np.where(left, 1.0, 0.2), 0 * left, np.where(left, 0.4, -0.3), 0 * left + 0.7])
     flow = Flow(grid, state, precision="float64")
     flow.advance(1.0)
     np.testing.assert_allclose(flow.w[:, 2:-2, 2:-2], state, rtol=0, atol=1e-13)
@@ -195,14 +191,10 @@ def test_viscous_terms_converge_to_the_operator_on_a_warped_grid():
         work = 2 * ux**2 + 2 * vy**2 + (uy + vx) ** 2 - 2 / 3 * (ux + vy) ** 2
         flow = viscous_inflow(grid, np.stack([one, u, v, one / GAMMA]), mu)
         wave, small = np.cos(x - y), 1e-5
-        heat = viscous_inflow(
-            grid, np.stack([1 / (1 + small * wave), 0 * u, 0 * u, one / GAMMA]), mu
-        )
+        heat = viscous_inflow(grid, np.stack([1 / (1 + small * wave), 0 * u, 0 * u, one / GAMMA]), mu)
         exact = fx, fy, u * fx + v * fy + mu * work, -2 * mu / (0.4 * 0.72) * k**2 * wave
         own = *flow[1:], heat[3] / small
-        errors.append(
-            [np.abs(a - b).mean() / np.abs(b).mean() for a, b in zip(own, exact, strict=True)]
-        )
+        errors.append([np.abs(a - b).mean() / np.abs(b).mean() for a, b in zip(own, exact, strict=True)])
     assert max(errors[1]) < 0.02
     assert np.log2(np.divide(*errors)).min() > 1.8
 

@@ -196,9 +196,7 @@ def test_fresh_and_cached_kernels_give_the_same_bytes(tmp_path):
         print(hashlib.sha256(block.fields.tobytes()).hexdigest())"""
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     runs = [
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
-        )
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
         for _ in range(2)
     ]
     assert list(tmp_path.rglob("*.nbc"))

@@ -14,9 +14,9 @@ from biasbound import metrics
 @given(seed=st.integers(0, 1000), members=st.integers(2, 6), fair=st.booleans())
 def test_crps_is_that_of_scoringrules(seed, members, fair):
     x, y = draw(members, 2, 3, 1, 5, seed=seed), draw(2, 3, 1, 5, seed=seed + 1)
-    expected = scoringrules.crps_ensemble(
-        y.numpy(), x.numpy(), m_axis=0, estimator="fair" if fair else "nrg"
-    ).mean((2, 3))
+    expected = scoringrules.crps_ensemble(y.numpy(), x.numpy(), m_axis=0, estimator="fair" if fair else "nrg").mean(
+        (2, 3)
+    )
     assert np.allclose(metrics.crps_frames(x, y, fair), expected, atol=1e-6, rtol=1e-6)
     order = torch.randperm(members, generator=torch.Generator().manual_seed(seed))
     assert torch.allclose(metrics.crps_frames(x[order], y, fair), metrics.crps_frames(x, y, fair))

@@ -72,9 +72,7 @@ def test_the_step_counts_from_one():
 def test_vrmse_of_the_true_mean_is_one_and_eps_is_in_the_denominator():
     truth = draw(3, 2, 2, 32)
     mean = truth.mean(-1, keepdim=True).expand_as(truth)
-    assert torch.allclose(
-        metrics.vrmse_frames(mean, truth), torch.ones(3, 2, dtype=torch.float64), atol=1e-6
-    )
+    assert torch.allclose(metrics.vrmse_frames(mean, truth), torch.ones(3, 2, dtype=torch.float64), atol=1e-6)
     flat = torch.zeros(1, 1, 1, 8)
     assert math.isclose(metrics.vrmse_frames(flat + 1, flat).item(), metrics.VRMSE_EPS**-0.5)
     assert metrics.vrmse_frames(flat + 1, flat, eps=0.25).item() == 2
@@ -100,18 +98,11 @@ def test_arrays_that_do_not_fit_are_refused_in_a_sentence():
 # --- correlation
 
 
-@given(
-    scale=st.floats(1e-12, 1e12),
-    shift=st.floats(-10, 10),
-    seed=st.integers(0, 1000),
-    grid=st.sampled_from(GRIDS),
-)
+@given(scale=st.floats(1e-12, 1e12), shift=st.floats(-10, 10), seed=st.integers(0, 1000), grid=st.sampled_from(GRIDS))
 def test_correlation_does_not_see_scale_and_shift(scale, shift, seed, grid):
     pred, truth = draw(2, 2, 1, *grid, seed=seed), draw(2, 2, 1, *grid, seed=seed + 1)
     plain = metrics.correlation_frames(pred, truth)
-    assert torch.allclose(
-        metrics.correlation_frames(scale * (pred + shift), truth), plain, atol=1e-9
-    )
+    assert torch.allclose(metrics.correlation_frames(scale * (pred + shift), truth), plain, atol=1e-9)
     assert torch.allclose(metrics.correlation_frames(-pred, truth), -plain, atol=1e-12)
 
 
@@ -146,9 +137,7 @@ def test_correlation_time_is_that_of_the_first_frame_below():
     pred, truth = fading([3, 1, 0, 10])
     time = metrics.correlation_time(pred, truth, 0.5)
     assert time.per_trajectory == (1.5, 0.5, 5.0, 5.0)
-    assert (
-        time.never_failed == 1
-    )  # the one that failed at the last frame has the same time, and failed
+    assert time.never_failed == 1  # the one that failed at the last frame has the same time, and failed
     assert time.mean == 3.0
     assert (time.worst, time.best, time.cap) == (0.5, 5.0, 5.0)
     assert time.low <= time.mean <= time.high

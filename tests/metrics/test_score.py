@@ -38,9 +38,7 @@ def test_rows_hold_what_the_metrics_say():
     prediction, truth = example()
     one = prediction[0]
     found = scored(prediction, truth, spread=[2.0, 3.0], correlate="vorticity")
-    assert {(r.dataset, r.method, r.seed, r.nfe, r.updates, r.seconds) for r in found} == {
-        ("toy", "me", 4, 5, 7, 1.5)
-    }
+    assert {(r.dataset, r.method, r.seed, r.nfe, r.updates, r.seconds) for r in found} == {("toy", "me", 4, 5, 7, 1.5)}
     for step in (1, 10, 12):
         assert math.isclose(value(found, "mse", step), metrics.mse_at(one, truth, step))
         norm = metrics.mse_at(one, truth, step, [2.0, 3.0])
@@ -71,11 +69,7 @@ def test_single_scores_are_of_the_first_member():
     prediction, truth = example()
     alone = scored(prediction[:1], truth)
     many = scored(prediction, truth)
-    assert {r.metric for r in many} - {r.metric for r in alone} == {
-        "crps",
-        "spread_skill",
-        "broken_members",
-    }
+    assert {r.metric for r in many} - {r.metric for r in alone} == {"crps", "spread_skill", "broken_members"}
     assert [r for r in many if r.metric in {a.metric for a in alone}] == alone
 
 
@@ -88,9 +82,7 @@ def test_a_break_leaves_nulls_and_the_count(tmp_path):
     assert value(found, "broken_step") == 7
     assert value(found, "broken_members") == 2
     lost = {(r.metric, r.step) for r in found if r.value is None}
-    expected = {
-        (m, s) for m in ("mse", "mse_norm", "vrmse", "fsd", "fsd_legacy") for s in (10, 12)
-    }
+    expected = {(m, s) for m in ("mse", "mse_norm", "vrmse", "fsd", "fsd_legacy") for s in (10, 12)}
     expected |= {(m, s) for m in ("crps", "spread_skill") for s in (1, 10, 12)}
     expected |= {(m, None) for m in ("mse_mean", "mse_norm_mean", "vrmse_mean")}
     assert lost == expected

@@ -31,9 +31,7 @@ def test_vorticity_of_waves_is_exact(h, w):
 
 def test_vorticity_of_a_rotation_is_exact_without_walls_that_wrap():
     x, y = torch.meshgrid(
-        torch.arange(6, dtype=torch.float64) * 0.5,
-        torch.arange(9, dtype=torch.float64),
-        indexing="ij",
+        torch.arange(6, dtype=torch.float64) * 0.5, torch.arange(9, dtype=torch.float64), indexing="ij"
     )
     spin = torch.stack([-y + x**2, x + y**2])  # ω = 2; squares test the order at the ends
     found = metrics.vorticity(spin.float().numpy(), periodic=False, spacing=(0.5, 1.0))
@@ -115,9 +113,7 @@ def test_the_frechet_distance_is_scipys(seed, d):
     s1, s2 = a.T @ a, b.T @ b
     root = scipy.linalg.sqrtm((s1 @ s2).numpy()).real
     expected = float((mu1 - mu2).square().sum() + s1.trace() + s2.trace()) - 2 * np.trace(root)
-    assert math.isclose(
-        metrics.frechet_distance(mu1, s1, mu2, s2), expected, rel_tol=1e-8, abs_tol=1e-8
-    )
+    assert math.isclose(metrics.frechet_distance(mu1, s1, mu2, s2), expected, rel_tol=1e-8, abs_tol=1e-8)
 
 
 def test_the_frechet_distance_of_spheres_is_that_of_their_radii():

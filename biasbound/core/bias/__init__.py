@@ -20,7 +20,7 @@ from biasbound.core.bias.ratio import (
     stability,
     two_step_bias,
 )
-from biasbound.core.bias.spectrum import ResidualSpectrum, predicted_own_bias, residual_spectrum
+from biasbound.core.bias.spectrum import ResidualSpectrum, dominant_power, predicted_own_bias, residual_spectrum
 from biasbound.core.bias.table import TwoStepTable
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "bias_curve",
     "bias_ratio",
     "clean_error",
+    "dominant_power",
     "error_norm",
     "jacobian_norm",
     "own_bias",

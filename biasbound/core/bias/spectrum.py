@@ -7,7 +7,8 @@ squared norms
 
     𝓑^(own) = 1 + (2ᾱ/σ²) Σ E²/Σ E + (ᾱ/σ²)² Σ E³/Σ E.
 
-So a level is stable when E_θ(k) is well below σ²/ᾱ at the wavenumbers that dominate the error.
+So a level is stable when E_θ(k) is well below σ²/ᾱ at the wavenumbers that dominate the error: to first order the bias
+depends on R(θ) = Σ E²/Σ E alone, and of two networks the one with the smaller R is the more stable.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from biasbound.core.bias.ratio import DEFAULT, Measure, reestimate
 from biasbound.core.denoise import Denoiser
 from biasbound.core.noise import Condition, State, alpha_bar
 
-__all__ = ["ResidualSpectrum", "predicted_own_bias", "residual_spectrum"]
+__all__ = ["ResidualSpectrum", "dominant_power", "predicted_own_bias", "residual_spectrum"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,16 @@ class ResidualSpectrum:
     stderr: Float[Tensor, C * N]
     pairs: int
     draws: int
+
+    def by_wavenumber(self) -> list[float]:
+        """Mean of E_θ over channels and over the modes of each shell |k| = 0, 1, 2, …, up to the highest along an axis."""
+        waves = (torch.fft.fftfreq(n, 1 / n, dtype=torch.float64) for n in self.power.shape[1:])
+        squares = torch.stack(torch.meshgrid(*waves, indexing="ij")).square().sum(0)
+        shell = squares.sqrt().round().long().flatten()
+        power = self.power.mean(0).flatten().cpu()
+        found = torch.bincount(shell, power) / torch.bincount(shell).clamp_min(1)
+        known: list[float] = found[: max(self.power.shape[1:]) // 2 + 1].tolist()
+        return known
 
 
 @torch.no_grad()
@@ -59,6 +70,12 @@ def residual_spectrum(
     spread = (squares / n - power**2).clamp_min(0) / max(n - 1, 1)
     stderr = spread.sqrt() if n > 1 else torch.full_like(power, math.inf)
     return ResidualSpectrum(sigma, power, stderr, n, how.draws)
+
+
+def dominant_power(spectrum: ResidualSpectrum) -> float:
+    """R(θ) = Σ E²/Σ E: E_θ where the error is, each wavenumber weighted by its share of the error; 0 without error."""
+    total = spectrum.power.sum()
+    return 0.0 if total == 0 else (spectrum.power.square().sum() / total).item()
 
 
 def predicted_own_bias(spectrum: ResidualSpectrum) -> Estimate:

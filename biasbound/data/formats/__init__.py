@@ -7,9 +7,8 @@
     numpy      a .npy array with a time step
 
 Each format has one file here, with its `Format`. To add one: `FORMATS["mine"] = Format(…)`; the built-in formats are
-asked first. What cannot be read is refused in one sentence that says what was found and what was expected.
-
-Nothing heavy is imported before a format is asked for, so that --help can list them.
+asked first. What cannot be read is refused in one sentence that says what was found and what was expected. Nothing
+heavy is imported before a format is asked for, so that --help can list them.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from biasbound.registry import home
 
 if TYPE_CHECKING:
-    from biasbound.data.formats.files import detect, load, load_splits, save
-    from biasbound.data.formats.format import Format
+    from biasbound.data.formats.files import Format, detect, load, load_splits, save
 
 __all__ = ["FORMATS", "Format", "detect", "load", "load_splits", "save"]
 
@@ -33,4 +31,4 @@ FORMATS: dict[str, Any] = home(
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'format' if name == 'Format' else 'files'}"), name)
+    return getattr(import_module(f"{__name__}.files"), name)

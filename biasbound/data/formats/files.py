@@ -1,17 +1,79 @@
-"""Open and save trajectories, whatever their format."""
+"""What a format is, cheap looks at files that several formats share, and how to open and save whatever the format."""
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
+
 from biasbound.data.formats import FORMATS
-from biasbound.data.formats.format import Format
-from biasbound.data.formats.hdf5 import hdf5_files, is_hdf5, split_of, top_names
 from biasbound.data.trajectories import Trajectories
 from biasbound.registry import find, known
 
-__all__ = ["detect", "load", "load_splits", "save"]
+HDF5 = b"\x89HDF\r\n\x1a\n"
+SPLIT = re.compile(r"(?<![a-z])(train|valid|val|test)(?![a-z])")
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format of files or folders.
+
+    `matches(path)` tells, from a cheap look at what stands there, whether the path has this format. `read(path)`
+    opens it, lazily where that is possible; its further arguments are the format's options. `write(trajectories,
+    path, overwrite=…)` saves, and refuses what the format cannot hold; without it the format is only read. A target
+    with one of the `suffixes` is written in this format unless another is named. docs/data.md has an example.
+    """
+
+    title: str  # with its article, as in "expected a .npy array"
+    matches: Callable[[Path], bool]
+    read: Callable[..., Trajectories]
+    write: Callable[..., None] | None = None
+    suffixes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "__doc__", self.title)  # what `registry.described` shows
+
+
+def begins(path: Path, magic: bytes) -> bool:
+    """Whether this is a file whose first bytes are these."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(magic)) == magic
+
+
+def opened(path: Path) -> h5py.File:
+    """An HDF5 file; a damaged one is refused in one sentence."""
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        found = re.search(r"truncated file: eof = (\d+).*stored_eof = (\d+)", str(error))
+        what = f"truncated ({found[1]} of {found[2]} bytes)" if found else f"unreadable ({error})"
+        raise ValueError(f"{path}: found {what} HDF5, expected a whole file; copy it again") from None
+
+
+def holds(path: Path, test: Callable[[h5py.File], bool]) -> bool:
+    """Whether the path is an HDF5 file that passes a test."""
+    if not begins(path, HDF5):
+        return False
+    with opened(path) as file:
+        return test(file)
+
+
+def hdf5_files(folder: Path) -> list[Path]:
+    """The HDF5 files of a folder, by their endings."""
+    return sorted(p for p in folder.iterdir() if p.suffix in (".h5", ".hdf5"))
+
+
+def split_of(path: Path) -> str | None:
+    """The split that a name like KS_train_512.h5 tells."""
+    found = SPLIT.search(path.stem.lower())
+    return None if found is None else "valid" if found[1] == "val" else found[1]
 
 
 def detect(path: Path) -> str:
@@ -21,36 +83,25 @@ def detect(path: Path) -> str:
     for name in known(FORMATS):
         if _named(name).matches(path):
             return name
-    if path.is_dir():
-        _refuse_mixture(path)
-    raise ValueError(f"{path}: found {_contents(path)}, expected {_expected()}")
-
-
-def _refuse_mixture(folder: Path) -> None:
-    """Refuse a folder of HDF5 files that do not belong together."""
-    files = hdf5_files(folder)
+    files = hdf5_files(path) if path.is_dir() else []
     if len({split_of(file) for file in files}) > 1:
-        names = [file.name for file in files]
-        raise ValueError(f"{folder}: found one file per split, {names}; name one of them")
-    kinds = sorted({detect(file) for file in files})
-    if kinds:
-        raise ValueError(f"{folder}: found files of the formats {kinds}; name one of them")
+        raise ValueError(f"{path}: found one file per split, {[file.name for file in files]}; name one of them")
+    if files:
+        raise ValueError(f"{path}: found files of the formats {sorted({*map(detect, files)})}; name one of them")
+    *first, last = [_named(name).title for name in known(FORMATS)]
+    raise ValueError(f"{path}: found {_contents(path)}, expected {', '.join(first)} or {last}")
 
 
 def _contents(path: Path) -> str:
     """What stands at a path that no format recognises."""
     if path.is_dir():
         return f"a folder with {sorted(p.name for p in path.iterdir())[:5]}"
-    if is_hdf5(path):
-        return f"HDF5 with {top_names(path)[:8]}"
-    with path.open("rb") as file:
-        head = file.read(8)
+    if begins(path, HDF5):
+        with opened(path) as file:
+            return f"HDF5 with {sorted(file)[:8]}"
+    with path.open("rb") as stream:
+        head = stream.read(8)
     return f"a file that begins with {head!r}" if head else "an empty file"
-
-
-def _expected() -> str:
-    *first, last = [_named(name).title for name in known(FORMATS)]
-    return f"{', '.join(first)} or {last}"
 
 
 def _named(name: str) -> Format:
@@ -69,19 +120,16 @@ def load(path: str | Path, *, format: str | None = None, **options: Any) -> Traj
     """
     path = Path(path)
     try:
-        if format is not None and path.exists() and _named(format).matches(path):
-            name = format
-        else:
-            name = detect(path)
-            if format is not None:
-                raise ValueError(f"{path}: found the format {name}, but {format} was asked for")
-        chosen = _named(name)
+        name = format if format and path.exists() and _named(format).matches(path) else detect(path)
+        if format not in (None, name):
+            raise ValueError(f"{path}: found the format {name}, but {format} was asked for")
+        read = _named(name).read
+        _, *known_options = inspect.signature(read).parameters
         for option in options:
-            if option not in chosen.options:
-                raise ValueError(
-                    f"{path}: the format {name} has no option {option!r}; it has {', '.join(chosen.options) or 'none'}"
-                )
-        return chosen.read(path, **options)
+            if option not in known_options:
+                have = ", ".join(known_options) or "none"
+                raise ValueError(f"{path}: the format {name} has no option {option!r}; it has {have}")
+        return read(path, **options)
     except (LookupError, TypeError, AttributeError, RuntimeError, OverflowError) as error:
         raise ValueError(f"{path}: found damaged contents ({error}); copy it again") from None
 

@@ -23,49 +23,19 @@ from jaxtyping import Float, Float64
 
 from biasbound._io import replacing
 from biasbound.data.formats import well
-from biasbound.data.formats.format import Format
-from biasbound.data.formats.hdf5 import hdf5_files, holds, split_of
-from biasbound.data.joined import concatenate
-from biasbound.data.layout import Layout
+from biasbound.data.formats.files import Format
+from biasbound.data.layout import Coordinates, Layout
 from biasbound.data.statistics import Moments, require_finite
 from biasbound.data.trajectories import Trajectories
-from biasbound.data.views import Coordinates, check_layout, grid_points
-
-__all__ = ["FORMAT", "Piece", "read", "write", "write_pieces"]
 
 Piece = tuple[int, int, np.ndarray]  # first trajectory, first frame, fields (n, k, C, *N)
 
 
-def _matches(path: Path) -> bool:
-    """A file, or a folder of files that belong together."""
-    if path.is_file():
-        return holds(path, well.is_well)
-    files = hdf5_files(path)
-    together = len({split_of(file) for file in files}) == 1
-    return together and all(holds(file, well.is_well) for file in files)
-
-
-def read(path: Path, dt: float | None = None) -> Trajectories:
-    """Open a file lazily, or all HDF5 files of a folder, joined along the trajectories."""
-    if path.is_file():
-        return well.read(path, dt)
-    return concatenate([well.read(file, dt) for file in hdf5_files(path)], str(path))
-
-
-def write(trajectories: Trajectories, path: Path, *, dtype: str | None = None, overwrite: bool = False) -> None:
-    """Save trajectories as a view shows them, in their own precision or as `dtype`."""
-    write_pieces(
-        path,
-        trajectories.layout,
-        trajectories.pieces(),
-        parameters=trajectories.parameters,
-        series=trajectories.series,
-        static=trajectories.static,
-        coordinates=trajectories.coordinates,
-        provenance=trajectories.provenance,
-        dtype=dtype or trajectories.dtype.name,
-        overwrite=overwrite,
-    )
+def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) -> None:
+    """Save trajectories as a view shows them, in their own precision."""
+    kinds = ("parameters", "series", "static", "provenance", "coordinates")
+    facts: dict[str, Any] = {kind: getattr(trajectories, kind) for kind in kinds} | {"dtype": trajectories.dtype.name}
+    write_pieces(path, trajectories.layout, trajectories.pieces(), overwrite=overwrite, **facts)
 
 
 def write_pieces(
@@ -84,27 +54,29 @@ def write_pieces(
 ) -> None:
     """Write a file from pieces in order of trajectory, then frame; memory holds one at a time.
 
-    The bytes depend on the arguments alone. The file appears when it is complete. `origin` is the
-    fingerprint of the configuration that made it.
+    The bytes depend on the arguments alone. The file appears when it is complete. `origin` is the fingerprint of the
+    configuration that made it.
     """
-    check_layout(layout, str(path))
-    names = [*layout.channels, *static], [*parameters, *series]
-    for group in names:
-        if len(set(group)) < len(group):
-            raise ValueError(f"{path}: one name is used twice among {group}")
-    moments = Moments(len(layout.channels))
+    layout.check(str(path))
+    for names in [*layout.channels, *static], [*parameters, *series]:
+        if len(set(names)) < len(names):
+            raise ValueError(f"{path}: one name is used twice among {names}")
+    moments, rank = Moments(len(layout.channels)), len(layout.grid)
+    axes = ["x", "y", "z"][:rank] if rank <= 3 else [f"x{i}" for i in range(rank)]
     with replacing(path, overwrite) as temporary, h5py.File(temporary, "w") as file:
-        axes = _axes(len(layout.grid))
-        _write_frame(file, layout, axes, coordinates or grid_points(layout), provenance)
+        _write_frame(file, layout, axes, coordinates or layout.coordinates(), provenance)
         if origin is not None:
             file["biasbound"].attrs["fingerprint"] = origin
-        _write_scalars(file, parameters, series)
+        scalars = file.create_group("scalars")
+        scalars.attrs["field_names"] = _texts(*parameters, *series)
+        for name, value in {**parameters, **series}.items():
+            scalars.create_dataset(name, data=value).attrs.update(time_varying=name in series, sample_varying=True)
         places = _write_fields(file, layout, axes, static, dtype)
         for s, k, fields in pieces:
             with np.errstate(over="ignore"):
                 fields = fields.astype(dtype, copy=False)
             rows, frames = range(s, s + fields.shape[0]), range(k, k + fields.shape[1])
-            require_finite(fields, layout.channels, rows, frames, f"{layout.name} as {dtype}")
+            require_finite(fields, layout.channels, (rows, frames), f"{layout.name} as {dtype}")
             moments.add(fields, s, k)
             part = np.s_[rows.start : rows.stop, frames.start : frames.stop]
             for dataset, channels in places:
@@ -116,37 +88,23 @@ def write_pieces(
                 own[name] = value
 
 
-def _axes(rank: int) -> tuple[str, ...]:
-    return ("x", "y", "z")[:rank] if rank <= 3 else tuple(f"x{i}" for i in range(rank))
-
-
 def _write_frame(
     file: h5py.File, layout: Layout, axes: Sequence[str], coordinates: Coordinates, provenance: Mapping[str, Any]
 ) -> None:
     """Everything but the fields: attributes, dimensions, boundaries, our own facts."""
-    file.attrs["dataset_name"] = layout.name
-    file.attrs["grid_type"] = "cartesian"
-    file.attrs["n_spatial_dims"] = len(layout.grid)
-    file.attrs["n_trajectories"] = layout.trajectories
-    file.attrs["simulation_parameters"] = np.array([], dtype=h5py.string_dtype())
+    fixed = {"sample_varying": False, "time_varying": False}
+    file.attrs.update(dataset_name=layout.name, grid_type="cartesian", n_spatial_dims=len(layout.grid))
+    file.attrs.update(n_trajectories=layout.trajectories, simulation_parameters=_texts())
     dimensions = file.create_group("dimensions")
-    dimensions.attrs["spatial_dims"] = list(axes)
+    dimensions.attrs["spatial_dims"] = axes
     time = np.arange(layout.frames) * layout.dt
     for name, points in zip(("time", *axes), (time, *coordinates), strict=True):
-        dataset = dimensions.create_dataset(name, data=points.astype(np.float32))
-        dataset.attrs["sample_varying"] = False
-        dataset.attrs["time_varying"] = False
+        dimensions.create_dataset(name, data=points.astype(np.float32)).attrs.update(fixed)
     boundaries = file.create_group("boundary_conditions")
     for axis, kind, n in zip(axes, layout.boundary, layout.grid, strict=True):
         group = boundaries.create_group(f"{axis}_{kind}")
-        group.attrs["associated_dims"] = [axis]
-        group.attrs["associated_fields"] = np.array([], dtype=h5py.string_dtype())
-        group.attrs["bc_type"] = kind.upper()
-        group.attrs["sample_varying"] = False
-        group.attrs["time_varying"] = False
-        mask = np.zeros(n, dtype=bool)
-        mask[[0, -1]] = True
-        group["mask"] = mask
+        group.attrs.update(associated_dims=[axis], associated_fields=_texts(), bc_type=kind.upper(), **fixed)
+        group["mask"] = np.isin(np.arange(n), [0, n - 1])
     own = file.create_group("biasbound")
     own.attrs["version"] = well.VERSION
     own["layout"] = np.bytes_(json.dumps(asdict(layout)).encode())
@@ -155,42 +113,31 @@ def _write_frame(
         own[f"coordinates/{axis}"] = points
 
 
-def _write_scalars(file: h5py.File, parameters: Mapping[str, np.ndarray], series: Mapping[str, np.ndarray]) -> None:
-    group = file.create_group("scalars")
-    group.attrs["field_names"] = np.array([*parameters, *series], dtype=h5py.string_dtype())
-    for values, varies in ((parameters, False), (series, True)):
-        for name, value in values.items():
-            dataset = group.create_dataset(name, data=value)
-            dataset.attrs["time_varying"] = varies
-            dataset.attrs["sample_varying"] = True
+def _texts(*texts: str) -> np.ndarray:
+    """A list of names as HDF5 holds it, also where it is empty."""
+    return np.array(texts, dtype=h5py.string_dtype())
 
 
 def _write_fields(
     file: h5py.File, layout: Layout, axes: Sequence[str], static: Mapping[str, np.ndarray], dtype: str
 ) -> list[tuple[h5py.Dataset, list[int]]]:
     """Create the datasets of the fields; returns each with the numbers of the channels that it holds."""
+    lead, everywhere = (layout.trajectories, layout.frames, *layout.grid), [True] * len(axes)
+    scalars, vectors, tensors = (file.create_group(f"t{i}_fields") for i in range(3))
     stems = _stems(layout.channels, axes)
-    lead = (layout.trajectories, layout.frames, *layout.grid)
-    groups = {i: file.create_group(f"t{i}_fields") for i in range(3)}
-    listed: dict[int, list[str]] = {0: [], 1: [], 2: []}
     places = []
-
-    def describe(dataset: h5py.Dataset, order: int, time: bool, sample: bool) -> None:
-        dataset.attrs["dim_varying"] = [True] * len(axes)
-        dataset.attrs["time_varying"] = time
-        dataset.attrs["sample_varying"] = sample
-        listed[order].append(dataset.name.rsplit("/", 1)[1])
-
     for stem, channels in stems.items():
-        order = 0 if stem in layout.channels else 1
-        shape = lead if order == 0 else (*lead, len(axes))
-        dataset = groups[order].create_dataset(stem, shape, dtype)
-        describe(dataset, order, time=True, sample=True)
+        group, shape = (scalars, lead) if stem in layout.channels else (vectors, (*lead, len(axes)))
+        dataset = group.create_dataset(stem, shape, dtype)
+        dataset.attrs.update(dim_varying=everywhere, time_varying=True, sample_varying=True)
         places.append((dataset, channels))
     for name, values in static.items():
-        describe(groups[0].create_dataset(name, data=values), 0, time=False, sample=values.ndim > len(axes))
-    for order, group in groups.items():
-        group.attrs["field_names"] = np.array(listed[order], dtype=h5py.string_dtype())
+        sample = values.ndim > len(axes)
+        dataset = scalars.create_dataset(name, data=values)
+        dataset.attrs.update(dim_varying=everywhere, time_varying=False, sample_varying=sample)
+    scalars.attrs["field_names"] = _texts(*(stem for stem in stems if stem in layout.channels), *static)
+    vectors.attrs["field_names"] = _texts(*(stem for stem in stems if stem not in layout.channels))
+    tensors.attrs["field_names"] = _texts()
     return places
 
 
@@ -207,4 +154,4 @@ def _stems(channels: Sequence[str], axes: Sequence[str]) -> dict[str, list[int]]
     return stems
 
 
-FORMAT = Format("HDF5 in The Well's layout", _matches, read, write, (".h5", ".hdf5"))
+FORMAT = Format("HDF5 in The Well's layout", well.matches, well.read, write, (".h5", ".hdf5"))

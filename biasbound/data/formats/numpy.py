@@ -1,28 +1,25 @@
 """A plain NumPy array (S, K, C, *N) or (S, K, *N) in a .npy file, with its time step.
 
-FILE.json beside FILE.npy may say more: {"dt": 0.2, "channels": ["u"], "domain": [[0, 64]],
-"boundary": ["periodic"], …}. `write` leaves such a file. Without it, the time step must be given.
+FILE.json beside FILE.npy may say more: {"dt": 0.2, "channels": ["u"], "domain": [[0, 64]], "boundary": ["periodic"]}
+and so on. `write` leaves such a file. Without it, the time step must be given.
 """
 
 from __future__ import annotations
 
 import json
 import tokenize
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from biasbound._io import read_json, replacing
-from biasbound.data.columns import Raw, Store
-from biasbound.data.formats.format import Format
-from biasbound.data.layout import Boundary, Layout
+from biasbound._io import as_kind, read_json, replacing
+from biasbound.data.columns import Raw
+from biasbound.data.formats.files import Format, begins
+from biasbound.data.layout import Layout
 from biasbound.data.trajectories import PERIODIC, Trajectories
 
-__all__ = ["FORMAT", "read", "write"]
-
-MAGIC = b"\x93NUMPY"
 FACTS = ("parameters", "series", "static")
 
 
@@ -30,37 +27,18 @@ def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     """Shape, dtype and offset of the first value."""
     with path.open("rb") as file:
         try:
-            version = np.lib.format.read_magic(file)
-            reader = np.lib.format.read_array_header_1_0
-            if version != (1, 0):
-                reader = np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = reader(file)
+            first = np.lib.format.read_magic(file) == (1, 0)
+            header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = header(file)
         except (ValueError, SyntaxError, tokenize.TokenError) as error:
             raise ValueError(f"{path}: found a damaged .npy header ({error})") from None
         offset = file.tell()
     if dtype.kind != "f" or fortran:
-        order = "Fortran order" if fortran else "C order"
-        raise ValueError(f"{path}: found {dtype} in {order}, expected floats in C order")
+        raise ValueError(f"{path}: found {dtype} in {'Fortran' if fortran else 'C'} order, expected floats in C order")
     missing = offset + int(np.prod(shape)) * dtype.itemsize - path.stat().st_size
     if missing > 0:
         raise ValueError(f"{path}: found a truncated array, {missing} bytes short; copy it again")
     return shape, dtype, offset
-
-
-@dataclass(frozen=True)
-class _Told:
-    """What the .json beside an array may say."""
-
-    name: str | None = None
-    dt: float | None = None
-    channels: tuple[str, ...] | None = None
-    domain: tuple[tuple[float, float], ...] | None = None
-    boundary: tuple[Boundary, ...] | None = None
-    points: Literal["left", "centre", "ends"] = "left"
-    parameters: dict[str, list[float]] = field(default_factory=dict)
-    series: dict[str, list[list[float]]] = field(default_factory=dict)
-    static: dict[str, list[Any]] = field(default_factory=dict)
-    provenance: dict[str, Any] = field(default_factory=lambda: {"read from": "NumPy array"})
 
 
 def _space_axes(path: Path, shape: tuple[int, ...], told: int | None) -> int:
@@ -68,64 +46,39 @@ def _space_axes(path: Path, shape: tuple[int, ...], told: int | None) -> int:
     rank = len(shape)
     if rank < 3:
         raise ValueError(f"{path}: found shape {shape}, expected (S, K, C, *N) or (S, K, *N)")
-    if told is not None and told in (rank - 2, rank - 3) and told > 0:
-        return told
     if told is None and rank == 4 and shape[2] != 1:
-        raise ValueError(
-            f"{path}: found shape {shape}, which may be (S, K, C, N) or (S, K, N, N); put the domain, a pair "
-            f"for each space axis, into {path.with_suffix('.json').name} beside it, or give --axes to "
-            "`biasbound data convert`"
-        )
-    if told is not None:
-        raise ValueError(f"{path}: found shape {shape}, which cannot have {told} space axes")
-    return max(1, rank - 3)
-
-
-def _facts(beside: Path, told: _Told) -> dict[str, Any]:
-    """Parameters, series and static fields as arrays."""
-    facts = {kind: getattr(told, kind) for kind in FACTS}
-    try:
-        return {k: {n: np.array(v, np.float64) for n, v in f.items()} for k, f in facts.items()}
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{beside}: found values that make no array ({error})") from None
+        where = f"put the domain, a pair for each space axis, into {path.with_suffix('.json').name} beside it"
+        found = f"found shape {shape}, which may be (S, K, C, N) or (S, K, N, N)"
+        raise ValueError(f"{path}: {found}; {where}, or give --axes to `biasbound data convert`")
+    axes = max(1, rank - 3) if told is None else told
+    if axes < 1 or axes not in (rank - 2, rank - 3):
+        raise ValueError(f"{path}: found shape {shape}, which cannot have {axes} space axes")
+    return axes
 
 
 def read(path: Path, dt: float | None = None, axes: int | None = None) -> Trajectories:
     """Open lazily; `dt` and `axes` (the number of space axes) override the .json beside the array."""
     shape, dtype, offset = _header(path)
     beside = path.with_suffix(".json")
-    told = read_json(beside, _Told, "correct it") if beside.exists() else _Told()
-    step = told.dt if dt is None else dt
-    if step is None:
-        raise ValueError(
-            f'{path}: found no time step; put {{"dt": …}} into {beside.name} beside it, or give --dt to '
-            "`biasbound data convert`"
-        )
-    if axes is None and told.domain is not None:
-        axes = len(told.domain)
-    rank = _space_axes(path, shape, axes)
-    count = shape[2] if len(shape) - rank == 3 else 1
+    told: dict[str, Any] = read_json(beside, dict[str, Any], "correct it") if beside.exists() else {}
+    told = {name: value for name, value in told.items() if value is not None} | ({} if dt is None else {"dt": dt})
+    if "dt" not in told:
+        where = f'put {{"dt": …}} into {beside.name} beside it, or give --dt to `biasbound data convert`'
+        raise ValueError(f"{path}: found no time step; {where}")
+    rank = _space_axes(path, shape, len(told["domain"]) if axes is None and "domain" in told else axes)
+    grid, count = shape[-rank:], shape[2] if len(shape) - rank == 3 else 1
     names = ("u",) if count == 1 else tuple(f"u{i}" for i in range(count))
-    layout = Layout(
-        name=told.name or path.stem,
-        trajectories=shape[0],
-        frames=shape[1],
-        channels=told.channels or names,
-        grid=shape[len(shape) - rank :],
-        dt=step,
-        domain=told.domain or ((0.0, 1.0),) * rank,
-        boundary=told.boundary or PERIODIC * rank,
-        points=told.points,
-    )
+    facts = {"name": path.stem, "channels": names, "domain": [(0.0, 1.0)] * rank, "boundary": PERIODIC * rank}
+    facts |= told | {"trajectories": shape[0], "frames": shape[1], "grid": grid, "block": 1}
+    layout: Layout = as_kind(Layout, facts, str(beside))
     if len(layout.channels) != count:
         raise ValueError(f"{path}: found {count} channels, but {beside.name} names {layout.channels}")
-    return Trajectories.open(
-        layout,
-        Store([Raw(path, offset, dtype, (count, *layout.grid), axis=0)]),
-        name=str(path),
-        provenance=told.provenance,
-        **_facts(beside, told),
-    )
+    try:
+        held: dict[str, Any] = {k: {n: np.array(v, np.float64) for n, v in told.get(k, {}).items()} for k in FACTS}
+        held["provenance"] = dict(told.get("provenance", {"read from": "NumPy array"}))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{beside}: found values that make no array ({error})") from None
+    return Trajectories.open(layout, Raw(path, dtype, (count, *grid), offset=offset), name=str(path), **held)
 
 
 def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) -> None:
@@ -133,15 +86,11 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
     beside = path.with_suffix(".json")
     if beside.exists() and not overwrite:
         raise ValueError(f"{beside} exists already; choose another name or allow it with --force")
-    header = {
-        "descr": np.lib.format.dtype_to_descr(trajectories.dtype),
-        "fortran_order": False,
-        "shape": trajectories.shape,
-    }
+    header = {"descr": np.lib.format.dtype_to_descr(trajectories.dtype), "fortran_order": False}
     facts = {kind: {n: v.tolist() for n, v in getattr(trajectories, kind).items()} for kind in FACTS}
     told = asdict(trajectories.layout) | facts | {"provenance": dict(trajectories.provenance)}
     with replacing(path, overwrite) as temporary, temporary.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, header)
+        np.lib.format.write_array_header_1_0(file, header | {"shape": trajectories.shape})
         for _, _, fields in trajectories.pieces():
             file.write(np.ascontiguousarray(fields).data)
         beside.unlink(missing_ok=True)  # never an old description beside a new array
@@ -149,11 +98,4 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
         temporary.write_text(json.dumps(told))
 
 
-def _matches(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
-
-
-FORMAT = Format("a .npy array", _matches, read, write, (".npy",))
+FORMAT = Format("a .npy array", lambda path: begins(path, b"\x93NUMPY"), read, write, (".npy",))

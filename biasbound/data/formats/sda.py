@@ -1,9 +1,9 @@
 """HDF5 files with one dataset `x`: SDA's Kolmogorov flow, and the one-dimensional variant of PDEDiff.
 
 `x` is float32: velocity (S, K, 2, H, W) on [0, 2π)², or (S, K, 1, N) on [0, 64). Frames are 0.2 apart. SDA's
-components stand on the faces of a staggered grid, or are block means of these after coarsening. We read
-both components as if they stood on the same points, as SDA's own code does. Files that we write also hold
-dt and the domain as attributes of `x`, which SDA ignores.
+components stand on the faces of a staggered grid, or are block means of these after coarsening. We read both as if
+they stood on the same points, as SDA's own code does. Files that we write also hold dt and the domain as attributes
+of `x`, which SDA ignores.
 """
 
 from __future__ import annotations
@@ -15,13 +15,10 @@ import h5py
 import numpy as np
 
 from biasbound._io import replacing
-from biasbound.data.columns import Store, hdf5_column
-from biasbound.data.formats.format import Format
-from biasbound.data.formats.hdf5 import holds
+from biasbound.data.columns import hdf5_column
+from biasbound.data.formats.files import Format, holds
 from biasbound.data.layout import Layout
 from biasbound.data.trajectories import PERIODIC, Trajectories
-
-__all__ = ["FORMAT", "read", "write"]
 
 KINDS = {  # rank → flow, channels, domain of an axis
     5: ("kolmogorov", ("velocity_x", "velocity_y"), (0.0, 2 * math.pi)),
@@ -38,43 +35,28 @@ def read(path: Path, dt: float | None = None) -> Trajectories:
     """Open lazily."""
     with h5py.File(path, "r") as file:
         x = file["x"]
-        name, channels, axis = KINDS.get(x.ndim, ("", (), (0.0, 0.0)))
+        flow, channels, axis = KINDS.get(x.ndim, ("", (), (0.0, 0.0)))
         if x.dtype.kind != "f" or not channels or x.shape[2] != len(channels):
-            raise ValueError(
-                f"{path}: found x of shape {x.shape} and {x.dtype}, expected floats "
-                "(trajectories, frames, 2, H, W) or (trajectories, frames, 1, N)"
-            )
-        grid = x.shape[3:]
-        domain = np.asarray(x.attrs.get("domain", [axis] * len(grid)), dtype=np.float64)
-        return Trajectories.open(
-            Layout(
-                name=name,
-                trajectories=x.shape[0],
-                frames=x.shape[1],
-                channels=channels,
-                grid=grid,
-                dt=float(x.attrs.get("dt", STEP) if dt is None else dt),
-                domain=tuple((float(low), float(high)) for low, high in domain),
-                boundary=PERIODIC * len(grid),
-            ),
-            Store([hdf5_column(path, x, len(grid), axis=0)]),
-            name=str(path),
-            provenance={"read from": "SDA file, a single dataset x"},
-        )
+            wanted = "floats (trajectories, frames, 2, H, W) or (trajectories, frames, 1, N)"
+            raise ValueError(f"{path}: found x of shape {x.shape} and {x.dtype}, expected {wanted}")
+        samples, frames, _, *grid = x.shape
+        step = float(x.attrs.get("dt", STEP) if dt is None else dt)
+        told = np.asarray(x.attrs.get("domain", [axis] * len(grid)), dtype=np.float64)
+        domain = tuple((float(low), float(high)) for low, high in told)
+        layout = Layout(flow, samples, frames, channels, tuple(grid), step, domain, PERIODIC * len(grid))
+        provenance = {"read from": "SDA file, a single dataset x"}
+        return Trajectories.open(layout, hdf5_column(path, x, x.shape[2:]), name=str(path), provenance=provenance)
 
 
 def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) -> None:
     """Save velocity in two dimensions, or one channel in one, as float32."""
     rank, channels = len(trajectories.shape), trajectories.channels
     if rank not in KINDS or len(channels) != len(KINDS[rank][1]):
-        raise ValueError(
-            f"{trajectories.name}: SDA files hold two channels on two axes or one on one, found "
-            f"the channels {channels} on a grid of {trajectories.layout.grid}"
-        )
+        found = f"the channels {channels} on a grid of {trajectories.layout.grid}"
+        raise ValueError(f"{trajectories.name}: SDA files hold two channels on two axes or one on one, found {found}")
     with replacing(path, overwrite) as temporary, h5py.File(temporary, "w") as file:
         x = file.create_dataset("x", trajectories.shape, "f4")
-        x.attrs["dt"] = trajectories.dt
-        x.attrs["domain"] = np.array(trajectories.layout.domain)
+        x.attrs.update(dt=trajectories.dt, domain=np.array(trajectories.layout.domain))
         for s, k, fields in trajectories.pieces():
             x[s : s + len(fields), k : k + fields.shape[1]] = fields
 

@@ -1,4 +1,4 @@
-"""Reading HDF5 in The Well's layout: our own native files and The Well's."""
+"""Reading HDF5 in The Well's layout, our own native files and The Well's; a folder of files is one set."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from typing import Any, get_args
 
 import h5py
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float, Float64
 
 from biasbound._io import as_kind
-from biasbound.data.columns import Column, Spread, Store, hdf5_column
+from biasbound.data.columns import Frames, Reader, Store, hdf5_column
+from biasbound.data.formats.files import hdf5_files, holds, split_of
 from biasbound.data.layout import Boundary, Layout
 from biasbound.data.statistics import Statistics
 from biasbound.data.trajectories import Trajectories
-from biasbound.data.views import Coordinates
-
-__all__ = ["is_well", "read", "stored_fingerprint"]
 
 VERSION = 1  # of the group `biasbound`
 
 
-def is_well(file: h5py.File) -> bool:
+def matches(path: Path) -> bool:
+    """A file, or a folder of files that belong together."""
+    files = hdf5_files(path) if path.is_dir() else [path]
+    return len({split_of(file) for file in files}) == 1 and all(holds(file, _is_well) for file in files)
+
+
+def _is_well(file: h5py.File) -> bool:
     return "dimensions" in file and any(f"t{i}_fields" in file for i in range(3))
 
 
@@ -40,154 +44,128 @@ def stored_fingerprint(path: Path) -> str | None:
 
 
 def read(path: Path, dt: float | None = None) -> Trajectories:
-    """Open a file lazily. Channels come in our stored order, else in The Well's (t0, t1, t2)."""
+    """Open a file, or the joined files of a folder; channels are in our stored order, else in The Well's."""
+    if path.is_dir():
+        return concatenate([read(file, dt) for file in hdf5_files(path)], str(path))
     with h5py.File(path, "r") as file:
         try:
             return _read(file, path, dt)
         except KeyError as error:
             named = re.search(r"'([^']+)'", str(error))
-            raise ValueError(
-                f"{path}: found HDF5 like The Well's but without {named[1] if named else error}; "
-                "expected dimensions (spatial_dims, time), boundary_conditions and the fields listed"
-            ) from None
+            found = f"HDF5 like The Well's but without {named[1] if named else error}"
+            expected = "dimensions (spatial_dims, time), boundary_conditions and the fields listed"
+            raise ValueError(f"{path}: found {found}; expected {expected}") from None
 
 
 def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
-    axes = _texts(file["dimensions"].attrs["spatial_dims"])
-    points: Coordinates = tuple(_axis_points(file["dimensions"][axis]) for axis in axes)
-    time = np.asarray(file["dimensions"]["time"], dtype=np.float64)
-    size = (int(file.attrs["n_trajectories"]), time.shape[-1], tuple(map(len, points)))
-    columns, names, static = _fields(file, path, axes, size)
-    parameters, series = _scalars(file, size[0], size[1])
+    dimensions, own = file["dimensions"], file.get("biasbound")
+    axes = _texts(dimensions.attrs["spatial_dims"])
+    stored = [np.asarray(dimensions[axis], dtype=np.float64) for axis in axes]
+    points = tuple(p.reshape(-1, p.shape[-1])[0] for p in stored)  # of the first trajectory where they differ
+    time = np.asarray(dimensions["time"], dtype=np.float64)
+    samples, frames, grid = int(file.attrs["n_trajectories"]), time.shape[-1], tuple(map(len, points))
+    columns, static = _fields(file, axes, (samples, frames), grid)
+    parameters, series = _scalars(file, samples, frames)
     boundary = _boundary(file, axes)
-    facts: dict[str, Any] = {
-        "provenance": {"read from": "The Well's layout"} | _attributes(file),
-        "coordinates": points,
-    }
-    own = file.get("biasbound")
-    if own is not None:
+    if own is None:
+        name, channels = _texts(file.attrs["dataset_name"])[0], tuple(itertools.chain(*columns))
+        step, domain = _time_step(time, path) if dt is None else dt, tuple(map(_domain, points, boundary))
+        layout = Layout(name, samples, frames, channels, grid, step, domain, boundary, points="ends")
+        told = {name: _plain(value) for name, value in file.attrs.items()}
+        facts: dict[str, Any] = {"provenance": {"read from": "The Well's layout"} | told, "coordinates": points}
+    else:
         if int(own.attrs["version"]) > VERSION:
             raise ValueError(f"{path} was written by a newer biasbound; update this one to read it")
-        layout = _own_layout(own)
+        layout = as_kind(Layout, json.loads(own["layout"][()]), f"{path}: biasbound/layout")
         layout = layout if dt is None else replace(layout, dt=dt)
         facts = {
-            "provenance": json.loads(_text(own["provenance"][()])),
+            "provenance": json.loads(own["provenance"][()]),
             "coordinates": tuple(own["coordinates"][axis][:] for axis in axes),
             "known": Statistics(**{n: d[:] for n, d in own["statistics"].items()}),
         }
-    else:
-        layout = Layout(
-            name=_text(file.attrs["dataset_name"]),
-            trajectories=size[0],
-            frames=size[1],
-            channels=tuple(itertools.chain(*names)),
-            grid=size[2],
-            dt=_time_step(time, path) if dt is None else dt,
-            domain=tuple(map(_domain, points, boundary)),
-            boundary=boundary,
-            points="ends",
-        )
-    places = [[layout.channels.index(name) for name in group] for group in names]
-    return Trajectories.open(
-        layout, Store(columns, places), name=str(path), parameters=parameters, series=series, static=static, **facts
-    )
+    places = [[layout.channels.index(name) for name in names] for names in columns]
+    facts |= {"parameters": parameters, "series": series, "static": static}
+    return Trajectories.open(layout, Store([*columns.values()], places, grid), name=str(path), **facts)
 
 
-def _own_layout(own: h5py.Group) -> Layout:
-    where = f"{own.file.filename}: biasbound/layout"
-    return as_kind(Layout, json.loads(_text(own["layout"][()])), where)
+def _varies(dataset: h5py.Dataset) -> tuple[bool, bool]:
+    """Whether it differs between trajectories, and between frames."""
+    return bool(dataset.attrs["sample_varying"]), bool(dataset.attrs["time_varying"])
+
+
+def _listed(file: h5py.File, group: str) -> list[h5py.Dataset]:
+    """The datasets that a group, if it is there, names as its fields."""
+    return [file[group][name] for name in _texts(file[group].attrs["field_names"])] if group in file else []
 
 
 def _fields(
-    file: h5py.File, path: Path, axes: Sequence[str], size: tuple[int, int, tuple[int, ...]]
-) -> tuple[list[Column], list[list[str]], dict[str, np.ndarray]]:
-    """Columns of the fields that vary in time, their channel names, and the fields that do not."""
-    samples, length, grid = size
-    columns: list[Column] = []
-    names: list[list[str]] = []
+    file: h5py.File, axes: Sequence[str], size: tuple[int, int], grid: tuple[int, ...]
+) -> tuple[dict[tuple[str, ...], Reader], dict[str, np.ndarray]]:
+    """Readers of the fields that vary in time by their channel names, and the fields that do not."""
+    columns: dict[tuple[str, ...], Reader] = {}
     static: dict[str, np.ndarray] = {}
     for order in range(3):
-        group = file.get(f"t{order}_fields")
-        for name in () if group is None else _texts(group.attrs["field_names"]):
-            dataset = group[name]
-            sample, time = (bool(dataset.attrs[f"{k}_varying"]) for k in ("sample", "time"))
-            lead = (samples,) * sample + (length,) * time
-            _check_shape(dataset, path, lead, grid, (len(axes),) * order)
-            ends = ["".join(p) for p in itertools.product(axes, repeat=order)]
-            parts = [f"{name}_{end}" if end else name for end in ends]
+        ends = ["_" * (order > 0) + "".join(end) for end in itertools.product(axes, repeat=order)]
+        for dataset in _listed(file, f"t{order}_fields"):
+            sample, time = varies = _varies(dataset)
+            lead = tuple(itertools.compress(size, varies))
+            space = _space(dataset, lead, grid, (len(axes),) * order)
+            parts = tuple(dataset.name.rpartition("/")[2] + end for end in ends)
             if time:
-                column = hdf5_column(path, dataset, len(grid), -1 if order else None, not sample)
-                whole = dataset.shape[len(lead) :][: len(grid)] == grid
-                columns.append(column if whole else Spread(column, grid))
-                names.append(parts)
+                columns[parts] = hdf5_column(Path(file.filename), dataset, (*space, len(parts)), True, not sample)
                 continue
-            values = dataset[()].reshape(*dataset.shape[: sample + len(grid)], -1)
+            values = dataset[()].reshape(*lead, *space, len(parts))
             for i, part in enumerate(parts):
                 static[part] = np.broadcast_to(values[..., i], (*lead, *grid)).astype(np.float32)
     if not columns:
-        raise ValueError(f"{path}: found no field that varies in time, expected at least one")
-    return columns, names, static
+        raise ValueError(f"{file.filename}: found no field that varies in time, expected at least one")
+    return columns, static
 
 
-def _check_shape(
-    dataset: h5py.Dataset, path: Path, lead: tuple[int, ...], grid: tuple[int, ...], components: tuple[int, ...]
-) -> None:
-    """A field has ([S], [K], *N, …); an axis along which it does not vary may have size 1."""
+def _space(
+    dataset: h5py.Dataset, lead: tuple[int, ...], grid: tuple[int, ...], components: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Check that a field has ([S], [K], *N, …); returns its *N, which may be 1 along an axis where it is constant."""
     varying = np.asarray(dataset.attrs["dim_varying"], dtype=bool).tolist()
-    allowed = itertools.product(*((n,) if v else (1, n) for n, v in zip(grid, varying, strict=True)))
-    if dataset.shape not in {(*lead, *space, *components) for space in allowed}:
-        raise ValueError(
-            f"{path}: found {dataset.name[1:]} of shape {dataset.shape}, expected "
-            f"{(*lead, *grid, *components)} as the dimensions say"
-        )
+    expected, found = (*lead, *grid, *components), dataset.shape[len(lead) :][: len(grid)]
+    space = tuple(m if m == 1 and not v else n for m, n, v in zip(found, grid, varying, strict=False))
+    where = f"{dataset.file.filename}: found {dataset.name[1:]}"
+    if dataset.shape != (*lead, *space, *components) or len(space) != len(grid):
+        raise ValueError(f"{where} of shape {dataset.shape}, expected {expected} as the dimensions say")
     if dataset.dtype.kind != "f":
-        raise ValueError(f"{path}: found {dataset.name[1:]} of {dataset.dtype}, expected floats")
+        raise ValueError(f"{where} of {dataset.dtype}, expected floats")
+    return space
 
 
 def _scalars(file: h5py.File, samples: int, length: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Parameters (one value per trajectory) and series (one per frame)."""
     parameters: dict[str, np.ndarray] = {}
     series: dict[str, np.ndarray] = {}
-    group = file.get("scalars")
-    for name in () if group is None else _texts(group.attrs["field_names"]):
-        values = np.asarray(group[name], dtype=np.float64)
-        sample, time = (bool(group[name].attrs[f"{k}_varying"]) for k in ("sample", "time"))
+    for dataset in _listed(file, "scalars"):
+        name, values = dataset.name.rpartition("/")[2], np.asarray(dataset, dtype=np.float64)
+        sample, time = _varies(dataset)
         shape = (samples if sample else 1, length if time else 1)
         if values.size != np.prod(shape):
             raise ValueError(f"{file.filename}: scalar {name} has shape {values.shape}")
-        values = values.reshape(shape)
+        whole = np.broadcast_to(values.reshape(shape), (samples, shape[1])).copy()
         if time:
-            series[name] = np.broadcast_to(values, (samples, length)).copy()
+            series[name] = whole
         else:
-            parameters[name] = np.broadcast_to(values[:, 0], (samples,)).copy()
+            parameters[name] = whole[:, 0]
     return parameters, series
 
 
 def _boundary(file: h5py.File, axes: Sequence[str]) -> tuple[Boundary, ...]:
-    """The boundary of each axis by The Well's rule: open unless a mask reaches both ends of the axis.
-
-    An axis with two different ends is called open.
-    """
-    ends: dict[tuple[str, int], Boundary] = {}
-    known: dict[str, Boundary] = {kind: kind for kind in get_args(Boundary)}
+    """The boundary of each axis by The Well's rule: open unless a mask of one kind reaches both of its ends."""
+    kinds: dict[str, list[Any]] = {axis: ["open", "open"] for axis in axes}  # of its two ends
     for group in file["boundary_conditions"].values():
-        kind = _text(group.attrs["bc_type"]).lower()
-        dims = _texts(group.attrs["associated_dims"])
-        mask = np.asarray(group["mask"], dtype=bool)
-        for i, axis in enumerate(dims):
+        kind, mask = _texts(group.attrs["bc_type"])[0].lower(), np.asarray(group["mask"], dtype=bool)
+        for i, axis in enumerate(_texts(group.attrs["associated_dims"])):
             for end in (0, -1):
                 edge = mask.take(end, axis=i)
-                if kind in known and (edge.all() if kind == "wall" else edge.any()):
-                    ends[axis, end] = known[kind]
-    kinds = [(ends.get((axis, 0), "open"), ends.get((axis, -1), "open")) for axis in axes]
-    return tuple(low if low == high else "open" for low, high in kinds)
-
-
-def _axis_points(dataset: h5py.Dataset) -> Float64[np.ndarray, " n"]:
-    """Grid points of one axis (of the first trajectory where they differ)."""
-    points = np.asarray(dataset, dtype=np.float64)
-    first: np.ndarray = points.reshape(-1, points.shape[-1])[0]
-    return first
+                if kind in get_args(Boundary) and (edge.all() if kind == "wall" else edge.any()):
+                    kinds[axis][end] = kind
+    return tuple(low if low == high else "open" for low, high in kinds.values())
 
 
 def _domain(points: Float64[np.ndarray, " n"], kind: Boundary) -> tuple[float, float]:
@@ -207,20 +185,58 @@ def _time_step(time: Float64[np.ndarray, "... K"], path: Path) -> float:
     return short if abs(short - mean) < 1e-6 * abs(mean) else mean
 
 
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+def _plain(value: Any) -> Any:
+    """An attribute as a JSON value."""
+    value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _texts(value: Any) -> list[str]:
-    return [_text(v) for v in np.atleast_1d(value).tolist()]
+    """One text or several, as an attribute holds them."""
+    return [str(_plain(v)) for v in np.atleast_1d(value).tolist()]
 
 
-def _attributes(file: h5py.File) -> dict[str, Any]:
-    """The root's attributes as JSON values."""
-    found = {}
-    for name, value in file.attrs.items():
-        plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-        found[name] = (
-            _texts(plain) if isinstance(plain, list) and plain and isinstance(plain[0], str | bytes) else plain
-        )
-    return found
+class Joined:
+    """Trajectories one set after the other; frames are counted through all of them."""
+
+    def __init__(self, parts: Sequence[Trajectories]) -> None:
+        self._parts, self._starts = tuple(parts), np.cumsum([0, *map(len, parts)])
+        self.channels, self.dtype = len(parts[0].channels), np.result_type(*(part.dtype for part in parts))
+
+    def read(self, frames: Frames) -> Float[np.ndarray, "F C *N"]:
+        _, length, *frame = self._parts[0].shape
+        s, k = np.divmod(frames, length)
+        owner = np.searchsorted(self._starts, s, side="right") - 1
+        out = np.empty((len(frames), *frame), self.dtype)
+        for i in np.unique(owner).tolist():
+            mine = owner == i
+            out[mine] = self._parts[i].take(s[mine] - self._starts[i], k[mine][:, None])[:, 0]
+        return out
+
+
+def concatenate(parts: Sequence[Trajectories], name: str) -> Trajectories:
+    """Sets of trajectories as one; all but their number and their parameters' values must agree."""
+    first = parts[0]
+    for part in parts[1:]:
+        if replace(part.layout, trajectories=len(first)) != first.layout:
+            raise ValueError(f"{part.name} does not continue {first.name}: found {part!r}, expected {first!r}")
+        for kind in ("parameters", "series", "static"):
+            found, expected = sorted(getattr(part, kind)), sorted(getattr(first, kind))
+            if found != expected:
+                raise ValueError(f"{part.name} has the {kind} {found}, but {first.name} has {expected}")
+    layout, static = replace(first.layout, trajectories=sum(map(len, parts))), dict(first.static)
+    for n, mask in first.static.items():  # stays (*N) where all parts share it, else becomes (S, *N)
+        if mask.shape != layout.grid or not all(np.array_equal(mask, part.static[n]) for part in parts):
+            static[n] = np.concatenate([np.broadcast_to(p.static[n], (len(p), *layout.grid)) for p in parts])
+    return Trajectories.open(
+        layout,
+        Joined(parts),
+        name=name,
+        coordinates=first.coordinates,
+        parameters={n: np.concatenate([p.parameters[n] for p in parts]) for n in first.parameters},
+        series={n: np.concatenate([p.series[n] for p in parts]) for n in first.series},
+        static=static,
+        provenance=first.provenance,
+    )

@@ -10,9 +10,8 @@ For a cell with backward and forward differences δ₋ and δ₊ of a primitive 
 cost accuracy. HLLC takes the wave speeds S_L = min(q_L − a_L, q̄ − ā), S_R = max(q_R + a_R, q̄ +
 ā) and is written without branches, so that a row of faces is one vector loop.
 
-Arrays: `w` (4, R+4, C+4) holds ρ, u, v, p with two ghost cells per side; rows of one variable are
-contiguous. Constants are cast to the type of the data: one float64 literal would drag a float32
-loop to double precision.
+Arrays: `w` (4, R+4, C+4) holds ρ, u, v, p with two ghost cells per side; rows of one variable are contiguous.
+Constants are cast to the type of the data: one float64 literal would drag a float32 loop to double precision.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from __future__ import annotations
 import math
 
 from biasbound.flows.transonic.jit import Array, jit
-
-__all__ = ["convective"]
 
 
 @jit

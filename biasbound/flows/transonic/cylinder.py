@@ -9,8 +9,6 @@ from biasbound.flows.transonic.flow import GAMMA, Flow, Precision
 from biasbound.flows.transonic.grid import Grid
 from biasbound.flows.transonic.viscous import sutherland
 
-__all__ = ["cylinder_flow", "drag_lift", "start"]
-
 
 def start(grid: Grid, mach: float, rng: np.random.Generator) -> Float64[np.ndarray, "4 R C"]:
     """Free stream that comes to rest at the wall, with a random swirl and random eddies.

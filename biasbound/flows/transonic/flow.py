@@ -20,8 +20,6 @@ from biasbound.flows.transonic.jit import Array
 from biasbound.flows.transonic.update import stage, wave_rate
 from biasbound.flows.transonic.viscous import viscous
 
-__all__ = ["GAMMA", "Flow", "Precision", "Side"]
-
 GAMMA = 1.4
 Side = Literal["fixed", "wall"]
 Precision = Literal["float32", "float64"]
@@ -33,10 +31,9 @@ _STAGES = ((0.0, 1.0), (0.75, 0.25), (1 / 3, 2 / 3))
 class Flow:
     """State on a grid and its motion.
 
-    `w` (4, R+4, C+4) holds ρ, u, v, p with two ghost cells per side, filled after every stage.
-    Ghost cells of a "fixed" side keep the edge values of the initial state (a far field lets waves
-    out through HLLC's upwinding); a "wall" is adiabatic and without slip. Periodic axes take no
-    side.
+    `w` (4, R+4, C+4) holds ρ, u, v, p with two ghost cells per side, filled after every stage. Ghost cells of a
+    "fixed" side keep the edge values of the initial state (a far field lets waves out through HLLC's upwinding); a
+    "wall" is adiabatic and without slip. Periodic axes take no side.
     """
 
     def __init__(

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-__all__ = ["Grid", "o_grid"]
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -84,10 +82,9 @@ def _metrics(
 def o_grid(around: int, radial: int, *, wall: float | None = None, far: float = 35.0) -> Grid:
     """Rings about the unit-diameter cylinder (rows) out to r = `far`, cut by rays (columns).
 
-    Rays lie denser in the wake, 1 + 2.5 exp(−(θ/0.5)²), and mirror each other about y = 0. Rings
-    start `wall` thick and grow by 11/radial of their distance to the wall; those left over go to
-    the wake, r < 11. All spacings scale as 1/radial or 1/around, so the grids are one family under
-    refinement.
+    Rays lie denser in the wake, 1 + 2.5 exp(−(θ/0.5)²), and mirror each other about y = 0. Rings start `wall` thick
+    and grow by 11/radial of their distance to the wall; those left over go to the wake, r < 11. All spacings scale as
+    1/radial or 1/around, so the grids are one family under refinement.
     """
     growth, wall = 11 / radial, 0.34 / radial if wall is None else wall
     r = np.linspace(0.0, 1.0, 20001) ** 3 * (far - 0.5)  # distance to the wall, fine near it

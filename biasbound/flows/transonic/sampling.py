@@ -1,13 +1,11 @@
 r"""From the O-grid to the window x ∈ [−1.5, 10.5], y ∈ [−3, 3], by the path of the original data.
 
-Fields are interpolated to 256×128 points that include the ends of the window, and then brought to
-the wanted size by `scipy.ndimage.zoom` of order 3 in grid mode (the mask of order 0). With h =
-12/255 the zoomed points are the centres of equal cells on [−1.5 − h/2, 10.5 + h/2], likewise in y:
-at 128×64 they are the mid-points of pairs.
+Fields are interpolated to 256×128 points that include the ends of the window, and then brought to the wanted size by
+`scipy.ndimage.zoom` of order 3 in grid mode (the mask of order 0). With h = 12/255 the zoomed points are the centres
+of equal cells on [−1.5 − h/2, 10.5 + h/2], likewise in y: at 128×64 they are the mid-points of pairs.
 
-Interpolation is bilinear in (r, θ) between cell centres. Inside the cylinder, where there is no
-gas, velocity is 0, and ρ and p run smoothly from their wall values to the mean of these at the
-centre.
+Interpolation is bilinear in (r, θ) between cell centres. Inside the cylinder, where there is no gas, velocity is 0,
+and ρ and p run smoothly from their wall values to the mean of these at the centre.
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from jaxtyping import Bool, Float, Float64
 from scipy import ndimage, sparse
 
 from biasbound.flows.transonic.grid import Grid
-
-__all__ = ["DOMAIN", "Window"]
 
 _POINTS = (256, 128)
 _ENDS = ((-1.5, 10.5), (-3.0, 3.0))

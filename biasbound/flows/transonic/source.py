@@ -1,18 +1,16 @@
 """Trajectories of the flow past a cylinder at transonic speed, one Mach number each.
 
-The recipe follows the "Tra" case of Kohl et al., "Benchmarking Autoregressive Conditional
-Diffusion Models for Turbulent Flow Simulation": Re_D = 10⁴, Mach 0.50 … 0.90, a frame every 0.1
-D/U, 128×64 points. Theirs comes from a detached-eddy simulation. Here the flow is two-dimensional,
-and the scheme's own dissipation takes the place of a turbulence model. The two flows have similar
-statistics; they are not equal.
+The recipe follows the "Tra" case of Kohl et al., "Benchmarking Autoregressive Conditional Diffusion Models for
+Turbulent Flow Simulation": Re_D = 10⁴, Mach 0.50 … 0.90, a frame every 0.1 D/U, 128×64 points. Theirs comes from a
+detached-eddy simulation. Here the flow is two-dimensional, and the scheme's own dissipation takes the place of a
+turbulence model. The two flows have similar statistics; they are not equal.
 
 Channels are what their names say: velocity is u, not ρu as in the original's files.
 
-Splits are by Mach number. The size `full` has those of the original: three test sets, Mach
-0.50–0.52 ("extrapolate"), 0.66–0.68 ("interpolate") and 0.64–0.65 ("long"), and the rest of 0.53,
-0.54 … 0.90 for training. The setting `test` picks the test set. The original has no validation set
-apart from these; here it has Mach numbers between those of the training set, in runs of its own,
-so that it shares no trajectory with training or test.
+Splits are by Mach number. The size `full` has those of the original: three test sets, Mach 0.50–0.52 ("extrapolate"),
+0.66–0.68 ("interpolate") and 0.64–0.65 ("long"), and the rest of 0.53, 0.54 … 0.90 for training. The setting `test`
+picks the test set. The original has no validation set apart from these; here it has Mach numbers between those of the
+training set, in runs of its own, so that it shares no trajectory with training or test.
 """
 
 from __future__ import annotations
@@ -29,8 +27,6 @@ from biasbound.flows.transonic.cylinder import cylinder_flow, drag_lift
 from biasbound.flows.transonic.flow import Precision
 from biasbound.flows.transonic.grid import o_grid
 from biasbound.flows.transonic.sampling import DOMAIN, Window
-
-__all__ = ["TransonicCylinder"]
 
 
 def _percent(*ranges: tuple[int, int]) -> tuple[float, ...]:
@@ -51,10 +47,9 @@ class TransonicCylinder:
 
     Each starts from its own random swirl and eddies.
 
-    Fields: velocity_x, velocity_y, density, pressure in units of a∞, ρ∞, ρ∞a∞² (|u∞| = Mach, ρ∞ =
-    1, p∞ = 1/γ), lengths in D. Times are in D/U, so `dt` is the same for every Mach number.
-    Series: drag and lift coefficients at each frame. Static: mask, 1 in the gas and 0 in the
-    cylinder.
+    Fields: velocity_x, velocity_y, density, pressure in units of a∞, ρ∞, ρ∞a∞² (|u∞| = Mach, ρ∞ = 1, p∞ = 1/γ),
+    lengths in D. Times are in D/U, so `dt` is the same for every Mach number. Series: drag and lift coefficients at
+    each frame. Static: mask, 1 in the gas and 0 in the cylinder.
     """
 
     mach: tuple[float, ...]

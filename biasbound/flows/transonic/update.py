@@ -6,8 +6,6 @@ import math
 
 from biasbound.flows.transonic.jit import Array, jit
 
-__all__ = ["stage", "wave_rate"]
-
 
 @jit
 def _combine(start: Array, inflow: Array, scale: Array, a: float, b: float, dt: float, q: Array) -> None:

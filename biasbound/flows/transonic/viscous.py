@@ -13,8 +13,6 @@ import math
 
 from biasbound.flows.transonic.jit import Array, jit
 
-__all__ = ["sutherland", "viscous"]
-
 
 @jit
 def sutherland(rho: Array, p: Array, mu_inf: float, temp: Array, mu: Array) -> None:

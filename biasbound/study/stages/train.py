@@ -53,7 +53,7 @@ def make_finetune(job: FinetuneJob, place: Place) -> dict[str, Any]:
     model = start.model.to(place.material.device)
     _, items = place.material.batches(model.frame.task.window())
     updates = section.updates or max(1, fit_options(job.train, place.seed).total(items) // 5)
-    rates = {"lr": section.lr, "lr_final": section.lr_final, "warmup": 0}
+    rates = {"lr": section.lr, "lr_final": section.lr_final, "warmup": 0, "keep": "last"}
     model.recipe = job.method.recipe(section.unroll, section.proxy_steps, section.detach)
     if start.schedule is not None and section.proxy_steps > start.schedule.top:
         raise ValueError(
@@ -104,7 +104,7 @@ def _fit(
     }
     data = place.material.train
     emulator = Emulator(
-        model=trainer.averaged,
+        model=trainer.kept,
         normalisation=place.material.normalisation,
         channels=data.channels,
         dt=data.dt,

@@ -1,36 +1,23 @@
 """A study's folder: what is done stays done, what changed is named, nobody writes twice."""
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 
 from biasbound._io import lock
 from biasbound.study.config import Config
-from biasbound.study.folder import STAGES, RunDir, Unit, open_run, provenance, save_config
+from biasbound.study.folder import RunDir, Unit, open_run, provenance, save_config
 from biasbound.study.graph import study_units
 from biasbound.study.parsing import presets, read_config
 
-SMOKE = read_config(
-    presets()["ks-smoke"], ["--methods", "[unet, linear, refiner, adaptive-proxy]"]
-)
+SMOKE = read_config(presets()["ks-smoke"], ["--methods", "[direct, linear, refiner, adaptive-proxy]"])
 
 
 def finish_all(run):
     for unit in study_units(run.config):
         run.begin(unit)
         run.finish(unit, {})
-
-
-def stale(run, config):
-    """(stage, label) of the units that another config makes stale."""
-    other = replace(run, config=config)
-    return {(u.stage, u.label) for u in study_units(config) if other.state(u) == "stale"}
-
-
-def everything(*stages, labels=("unet", "linear", "refiner", "adaptive", "adaptive-proxy")):
-    found = {(u.stage, u.label) for u in study_units(SMOKE)}
-    return {(s, label) for s, label in found if s in stages and (label in labels or s == "data")}
 
 
 @pytest.fixture
@@ -60,40 +47,6 @@ def test_inputs_come_first_and_once():
     assert len(set(names)) == len(names)
     for i, unit in enumerate(units):
         assert {other.name for other in unit.inputs} <= set(names[:i])
-
-
-LATER = ("rollout", "evaluate")
-TRAINED = ("search", "train", "finetune", *LATER)
-
-
-@pytest.mark.parametrize(
-    ("section", "changes", "touched"),
-    [
-        ("data", {"seed": 7}, everything(*STAGES)),
-        ("network", {"width": 16}, everything(*TRAINED)),
-        ("train", {"lr": 1e-4}, everything(*TRAINED)),
-        ("train", {"checkpoint_every": 7}, set()),
-        ("search", {"tau": 1.02}, everything(*TRAINED, labels=("adaptive", "adaptive-proxy"))),
-        (
-            "search",
-            {"warm_start": True},
-            everything("train", "finetune", *LATER, labels=("adaptive", "adaptive-proxy")),
-        ),
-        ("finetune", {"unroll": 2}, everything("finetune", *LATER, labels=("adaptive-proxy",))),
-        ("baselines", {"levels": 10}, everything("train", *LATER, labels=("linear",))),
-        ("baselines", {"refinements": 5}, everything("train", *LATER, labels=("refiner",))),
-        ("rollout", {"members": 3}, everything(*LATER)),
-        ("evaluate", {"pairs": 5}, everything("evaluate")),
-    ],
-)
-def test_a_change_makes_stale_exactly_what_hangs_on_it(finished, section, changes, touched):
-    config = replace(SMOKE, **{section: replace(getattr(SMOKE, section), **changes)})
-    assert stale(finished, config) == touched
-
-
-def test_further_methods_and_seeds_make_nothing_stale(finished):
-    more = replace(SMOKE, methods=(*SMOKE.methods, "cosine"), seeds=(0, 1), title="other")
-    assert stale(finished, more) == set()
 
 
 def test_a_stale_unit_is_not_overwritten_unless_discarded(finished):
@@ -178,12 +131,11 @@ def test_a_damaged_record_is_named(finished):
         finished.state(study_units(SMOKE)[0])
 
 
-def test_keys_hang_on_the_place_in_the_study():
-    one, other = Unit("train", "a", 0), Unit("train", "a", 1)
+def test_keys_depend_on_the_place_in_the_study():
+    one, other = Unit("train", None, "a", 0), Unit("train", None, "a", 1)
     assert one.key != other.key
-    assert one.key == Unit("train", "a", 0).key
+    assert one.key == Unit("train", None, "a", 0).key
     assert replace(one, inputs=(other,)).key != one.key
-    assert {f.name for f in fields(Unit)} == {"stage", "label", "seed", "settings", "inputs"}
 
 
 def test_provenance_names_this_package(monkeypatch):

@@ -4,19 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from calling import TINY
 
 import biasbound
 from biasbound.cli import main
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics.rows import read_rows
-from biasbound.study.execute import Manner, bring_about
+from biasbound.models.task import Forecast
+from biasbound.study.execute import Manner, make_units
 from biasbound.study.folder import open_run
 from biasbound.study.graph import study_units
 from biasbound.study.parsing import presets, read_config
 from biasbound.study.stages.material import Material, network_for, open_split
 
-TINY = ["--methods", "[unet, adaptive-proxy]", "--train.updates", "12", "--train.evaluations", "2"]
+SHORT = ["--methods=direct,adaptive-proxy", *TINY]
 
 
 def waves(count, frames=12, points=16, channels=1):
@@ -32,7 +34,7 @@ def waves(count, frames=12, points=16, channels=1):
 
 def test_ones_own_file_is_divided_used_in_place_and_conditioned_on(tmp_path):
     save(waves(20), tmp_path / "mine.h5")
-    command = ["evaluate", str(tmp_path / "r"), "--preset", "ks-smoke", "--jobs", "1", *TINY]
+    command = ["evaluate", str(tmp_path / "r"), *SHORT]
     command += ["--data.dataset", "waves", "--data.train", str(tmp_path / "mine.h5")]
     command += ["--data.conditions", "[speed]", "--data.stride_time", "1"]
     assert main(command) == 0
@@ -48,7 +50,7 @@ def test_nan_in_any_split_of_ones_own_file_stops_the_data_stage(tmp_path, capsys
     fields = waves(20).read(0, 20)
     fields[3, 2, 0, 1] = np.nan
     np.save(tmp_path / "mine.npy", fields)
-    command = ["train", str(tmp_path / "r"), "--preset", "ks-smoke", "--jobs", "1", *TINY]
+    command = ["train", str(tmp_path / "r"), *SHORT]
     command += ["--data.dataset", "waves", "--data.train", str(tmp_path / "mine.npy")]
     command += ["--data.options", "{dt: 0.1, axes: 1}", "--data.stride_time", "1"]
     assert main(command) == 2
@@ -62,25 +64,18 @@ def test_material_is_in_the_networks_units(tmp_path):
     save(waves(20), tmp_path / "mine.h5")
     config = read_config(
         presets()["ks-smoke"],
-        [
-            "--data.dataset",
-            "w",
-            "--data.train",
-            str(tmp_path / "mine.h5"),
-            "--data.stride_time",
-            "1",
-        ],
+        ["--data.dataset", "w", "--data.train", str(tmp_path / "mine.h5"), "--data.stride_time", "1"],
     )
     run = open_run(tmp_path / "r", config)
-    bring_about(run, study_units(config, upto="data"), Manner(), lambda event: None)
-    material = Material(config, run.path / "01-data")
+    make_units(run, study_units(config, upto="data"), Manner(), lambda event: None)
+    material, task = Material(run.path / "01-data"), Forecast()
     batch, items = material.batches(2)
     everything = batch(np.arange(items))
     assert everything.frames.shape[1] == 3
     assert everything.frames.mean().abs() < 0.05
     assert everything.frames.std() == pytest.approx(1, abs=0.05)
-    pairs = material.pairs("train", 10**6)
-    spread = (pairs.y - pairs.x).square().mean().sqrt().item()
+    x, y = material.pairs("train", 10**6, task)
+    spread = (y - x).square().mean().sqrt().item()
     assert material.scale == pytest.approx(spread, rel=1e-3)
 
 
@@ -88,7 +83,7 @@ def test_a_grid_that_does_not_fit_the_network_is_refused():
     layout = waves(2, points=18).layout
     config = read_config(presets()["ks-smoke"])
     with pytest.raises(ValueError, match=r"multiple of 4.*network\.multipliers"):
-        network_for(replace(config.network, multipliers=(1, 1, 1)), layout)
+        network_for(replace(config.network, multipliers=(1, 1, 1)), layout, Forecast())
 
 
 def test_a_dry_run_writes_nothing_and_names_every_unit(tmp_path, capsys, monkeypatch):

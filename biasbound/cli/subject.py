@@ -1,0 +1,91 @@
+"""What a measuring command measures: a denoiser, and pairs of a file in its units."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from biasbound.registry import imported
+
+__all__ = ["Subject", "add_stride", "opened", "subject_of"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A denoiser with pairs (x, y) in its units, and how its chain goes where it has one."""
+
+    name: str
+    denoiser: Any
+    x: Any
+    y: Any
+    schedule: Any = None  # a Schedule
+    transition: Any = "renoise"
+    start: Any = "sigma"  # the rule for σ_0 that suits its prediction
+
+
+def add_stride(parser: argparse.ArgumentParser) -> None:
+    """The options that `opened` reads."""
+    parser.add_argument("--stride-time", type=int, default=1, metavar="N", help="use every N-th frame of the data")
+    parser.add_argument("--stride-space", type=int, default=1, metavar="N", help="use every N-th grid point")
+
+
+def opened(given: argparse.Namespace) -> Any:
+    """The trajectories of --data, with its strides."""
+    from biasbound.data.formats import load
+
+    return load(given.data).stride(time=given.stride_time, space=given.stride_space)
+
+
+def subject_of(what: str | Path, given: argparse.Namespace) -> Subject:
+    """An emulator's folder, or `package.module:factory` of one's own denoiser, on --pairs pairs of --data."""
+    if given.pairs < 1:
+        raise ValueError(f"--pairs must be at least 1, got {given.pairs}")
+    if Path(what).is_dir():
+        return _emulated(what, given)
+    from biasbound.models.normalise import Normalisation
+    from biasbound.models.task import Forecast
+    from biasbound.study.stages.material import spread
+
+    denoiser, task, data = _made(str(what)), Forecast(), opened(given)
+    batch = spread(data.windows(task.window()), given.pairs)
+    frames = batch.frames
+    if not given.raw:
+        known = data.statistics
+        frames = Normalisation(tuple(known.mean.tolist()), tuple(known.std.tolist())).encode(frames, 2)
+    return Subject(str(what), denoiser, task.given(frames, batch.conditions), task.wanted(frames)[0])
+
+
+def _emulated(folder: str | Path, given: argparse.Namespace) -> Subject:
+    from biasbound.models.diffusion import chain_of
+    from biasbound.models.emulator import load
+    from biasbound.study.stages.material import spread
+    from biasbound.study.stages.rollout import require_fit
+
+    emulator, data = load(folder), opened(given)
+    chain = chain_of(emulator.model)
+    if chain is None:
+        raise ValueError(f"{folder} has no chain to measure: only a diffusion emulator has one")
+    require_fit(emulator, data)
+    means, task = emulator.normalisation, chain.frame.task
+    batch = spread(data.condition_on(*emulator.conditions).windows(task.window()), given.pairs)
+    frames = means.encode(batch.frames, 2)
+    x, y = task.given(frames, means.planes(batch.conditions, frames)), task.wanted(frames)[0]
+    return Subject(str(folder), chain, x, y, chain.schedule, chain.transition, chain.rule.start)
+
+
+def _made(name: str) -> Any:
+    """What `package.module:factory` returns, modules beside the current folder included."""
+    if ":" not in name:
+        raise ValueError(f"{name} is neither an emulator's folder nor package.module:factory")
+    make = imported(name)
+    if not callable(make):
+        raise ValueError(f"{name} is not a function that returns a denoiser")
+    try:
+        denoiser = make()
+    except TypeError as error:
+        raise ValueError(f"{name} must take no arguments and return a denoiser: {error}") from error
+    if not callable(denoiser):
+        raise ValueError(f"{name} returned {type(denoiser).__name__}, not a denoiser (y_t, x, sigma) → estimate")
+    return denoiser
