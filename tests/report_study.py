@@ -118,8 +118,9 @@ def grow(folder: Path, label, seed=0):
             row = {"sigma": s, **bias_of("own", 1 + kappa(s)), "clean": 0.3 * s**2, "clean_stderr": 1e-3 * s}
             two = bias_of("two_step", 1 + kappa(s) * (frontier / s) ** 2) if s < frontier else {}
             levels.append(row | two)
-        within = [r["sigma"] for r in levels[1:] if r["own"] <= TAU and r["two_step"] <= TAU]
-        ladder += [min(within)] if within else []
+        within = [r for r in levels[1:] if r["own"] <= TAU and r["two_step"] <= TAU]
+        best = min(within, key=lambda r: r["clean"] * r["two_step"], default=None)
+        ladder += [best["sigma"]] if best else []
         rounds.append({"update": 500 + 250 * now, "ladder": [*ladder], "levels": levels})
     put(folder / "growth.json", {"tau": TAU, "c": 0.1, "rounds": rounds})
     denoiser, rng = oracle(0.02), torch.Generator().manual_seed(seed)

@@ -57,7 +57,7 @@ def joined_at(found: Growth) -> dict[float, int]:
 
 def _levels(axes: Axes, search: Search, found: Growth) -> None:
     axes.set_yscale("log")
-    axes.axvspan(0, found.warm, color="0.92", linewidth=0, label="warm: the top alone")
+    axes.axvspan(0, found.warm, color="0.92", linewidth=0, label="warm phase")
     axes.axvline(found.fixed, color="0.4", linestyle="--", linewidth=1, label="ladder fixed")
     used = search.schedule.sigma if search.schedule is not None else found.rounds[-1].ladder
     for i, (sigma, start) in enumerate(joined_at(found).items()):

@@ -157,7 +157,7 @@ class Growth:
 
     @property
     def warm(self) -> int:
-        """The update up to which the top alone was trained."""
+        """The update up to which the ladder was the top alone."""
         return self.rounds[0].update
 
     @property

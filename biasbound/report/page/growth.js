@@ -71,7 +71,7 @@ class GrowthMap {
     this.canvas.replaceChildren(
       make("rect", { class: "warm", x: x.at(0), y: MARGIN.top, width: x.at(growth.warm) - x.at(0), height: bottom - MARGIN.top }),
       ...axisParts(spec, drawn), make("line", { class: "rule", x1: x.at(growth.fixed), x2: x.at(growth.fixed), y1: MARGIN.top, y2: bottom }),
-      note(0, width < 480 ? "warm" : "warm: top alone", "start"), note(growth.fixed, width < 480 ? "fixed" : "ladder fixed", "start"),
+      note(0, width < 480 ? "warm" : "warm phase", "start"), note(growth.fixed, width < 480 ? "fixed" : "ladder fixed", "start"),
       ...rungs, ...cells, make("rect", { class: "picked", visibility: "hidden", width: side + 4, height: side + 4 }));
   }
 
@@ -86,7 +86,7 @@ class GrowthMap {
     const { x, y, side } = this.geometry();
     const c = this.search.growth.cells[index];
     box.setAttribute("x", x.at(c.update) - side / 2 - 2); box.setAttribute("y", y.at(heightOf(c.sigma)) - side / 2 - 2); box.setAttribute("visibility", "visible");
-    const outcome = c.joined ? "It joined the ladder." : c.feasible ? "It was feasible, but a lower level was too." : "It was not feasible.";
+    const outcome = c.joined ? "It joined the ladder." : c.feasible ? "It was feasible, but another level promised more." : "It was not feasible.";
     byId("growth-cell").textContent = [`Update ${whole(c.update)}, σ = ${show(c.sigma, 4)}: error ${show(c.clean)} ± ${show(c.clean_stderr, 2)}. ${outcome}`,
       `own bias ${show(c.own.mean, 4)}${statistics(c.own)}`, `two-step bias ${show(c.two_step.mean, 4)}${statistics(c.two_step)}`].join("\n");
   }
