@@ -86,7 +86,7 @@ class Layout:
             raise ValueError(f"{name}: channel names must differ and have no '/': {self.channels}")
 
     def thin(self, kept: Coordinates, space: int, name: str) -> Layout:
-        """The layout of every `space`-th point: a periodic axis keeps its domain, any other ends at its `kept` points."""
+        """The layout of every `space`-th point: a periodic axis keeps its domain, any other ends at `kept` points."""
         domain = [(float(axis[0]), float(axis[-1])) for axis in kept]
         for i, (n, periodic) in enumerate(zip(self.grid, self.periodic, strict=True)):
             if periodic and n % space:

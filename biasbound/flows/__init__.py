@@ -1,12 +1,9 @@
 """Flows that are generated here, by name.
 
 A flow is a dataclass of settings whose instances are sources (`biasbound.data.layout.Source`) and that lists its
-named sizes; the first line of its docstring is its title. `biasbound.flows.flow.source` makes a source from a name:
-
-    FLOWS["waves"] = Waves
-    source("waves", "small", "valid", seed=1, points=64)
-
-Nothing heavy is imported before a flow is asked for, so that --help is quick.
+named sizes; the first line of its docstring is its title. To add one: `FLOWS["waves"] = Waves`. A source is then made
+by `biasbound.flows.flow.source("waves", "small", "valid", seed=1, points=64)`. Nothing heavy is imported before a flow
+is asked for, so that --help is quick.
 """
 
 from __future__ import annotations

@@ -1,18 +1,8 @@
 """From the name of a flow, a size and a split to the source of its trajectories.
 
-A flow is a frozen dataclass whose instances are sources. It has the fields `split` and `seed`; its other fields are
-its settings. `sizes` is a class variable, not a field, so it enters neither the settings nor the provenance:
-
-    @dataclass(frozen=True)
-    class Waves:
-        "Waves that travel around a periodic domain."
-
-        split: Split = "train"
-        seed: int = 0
-        trajectories: int = 64
-        sizes: ClassVar = {"smoke": Size(train={"trajectories": 8}, valid={"trajectories": 2})}
-
-        layout, provenance() and block(start, stop) as `biasbound.data.layout.Source` says
+A flow is a frozen dataclass whose instances are sources (`biasbound.data.layout.Source`). It has the fields `split`
+and `seed`; its other fields are its settings. `sizes` is a class variable, not a field, so it enters neither the
+settings nor the provenance. docs/data.md has an example.
 """
 
 from __future__ import annotations

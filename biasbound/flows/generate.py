@@ -8,7 +8,6 @@ the bytes of FILE depend neither on the number of processes nor on interruptions
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import re
@@ -16,15 +15,14 @@ import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import as_completed
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from biasbound import __version__
 from biasbound._io import lock, plain, read_json, remove, workers, write_json
-from biasbound.data.columns import Array
 from biasbound.data.formats.native import Piece, write_pieces
 from biasbound.data.formats.well import stored_fingerprint
 from biasbound.data.layout import Layout, Source
@@ -32,6 +30,7 @@ from biasbound.data.trajectories import Trajectories
 from biasbound.flows.blocks import Task, make
 
 Progress = Callable[[int, int], None]  # trajectories done, trajectories in all
+Blocks = dict[Path, tuple[int, int]]  # file → its trajectories [start, stop), in order
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -53,35 +52,28 @@ def generate(
         raise ValueError(f"the number of jobs must be at least 1, got {jobs}")
     if not path.parent.is_dir():
         raise ValueError(f"{path}: the folder {path.parent} does not exist")
-    configuration = _configuration(source, dtype)
+    # All that the bytes of the file depend on, as JSON values.
+    provenance = source.provenance() | {"generator": type(source).__name__, "biasbound": __version__}
+    configuration: dict[str, Any] = plain({"layout": source.layout, "provenance": provenance, "dtype": dtype})
     mark = hashlib.sha256(json.dumps(configuration, sort_keys=True).encode()).hexdigest()
     part = path.with_name(f"{path.name}.part")
     with lock(path.with_name(f".{path.name}.generating")):
         if path.exists() and not overwrite:
             if stored_fingerprint(path) != mark:
-                raise ValueError(
-                    f"{path} exists already and was not made by this configuration; choose another "
-                    "name or allow it with --force"
-                )
+                other = "was not made by this configuration; choose another name or allow it with --force"
+                raise ValueError(f"{path} exists already and {other}")
             remove(part)
             return False
         _prepare(part, configuration, overwrite)
-        blocks = _blocks(source.layout, part)
-        _compute(source, blocks, dtype, jobs, progress or (lambda done, total: None))
-        _assemble(source.layout, blocks, path, configuration, mark, overwrite)
+        size, total = source.layout.block, source.layout.trajectories
+        blocks = {part / f"block_{s:08d}.npz": (s, min(s + size, total)) for s in range(0, total, size)}
+        tasks = [(source, file, *ends, dtype) for file, ends in blocks.items() if not zipfile.is_zipfile(file)]
+        _compute(tasks, total, jobs, progress or (lambda done, total: None))
+        facts = _facts(source.layout.name, blocks) | {"provenance": configuration["provenance"], "dtype": dtype}
+        pieces = _pieces(source.layout, blocks)
+        write_pieces(path, source.layout, pieces, origin=mark, overwrite=overwrite, **facts)
         remove(part)
     return True
-
-
-def _configuration(source: Source, dtype: str) -> dict[str, Any]:
-    """All that the bytes of a file depend on, as JSON values."""
-    try:
-        version = importlib.metadata.version("biasbound")
-    except importlib.metadata.PackageNotFoundError:
-        version = "unknown"
-    provenance = source.provenance() | {"generator": type(source).__name__, "biasbound": version}
-    told: dict[str, Any] = plain({"layout": source.layout, "provenance": provenance, "dtype": dtype})
-    return told
 
 
 def _prepare(part: Path, configuration: dict[str, Any], overwrite: bool) -> None:
@@ -92,10 +84,9 @@ def _prepare(part: Path, configuration: dict[str, Any], overwrite: bool) -> None
         if there == configuration:
             return
         if not overwrite:
+            differs = f"an unfinished file of another configuration ({_difference(there, configuration)})"
             raise ValueError(
-                f"{part} holds an unfinished file of another configuration "
-                f"({_difference(there, configuration)}); remove it, choose another name, or give "
-                "the options that began it"
+                f"{part} holds {differs}; remove it, choose another name, or give the options that began it"
             )
     strangers = [p.name for p in part.glob("*") if not re.match(r"\.?(block_|configuration)", p.name)]
     if strangers:
@@ -115,94 +106,58 @@ def _difference(there: dict[str, Any], here: dict[str, Any]) -> str:
     return f"dtype is {there['dtype']} there and {here['dtype']} here"
 
 
-def _blocks(layout: Layout, part: Path) -> dict[Path, tuple[int, int]]:
-    """File → trajectories [start, stop), in order."""
-    total, size = layout.trajectories, layout.block
-    starts = range(0, total, size)
-    return {part / f"block_{s:08d}.npz": (s, min(s + size, total)) for s in starts}
-
-
-def _finished(path: Path) -> bool:
-    return path.exists() and zipfile.is_zipfile(path)
-
-
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """One thread in this process and in those started from it: sums depend on the number of threads."""
-    before, threads = {name: os.environ.get(name) for name in THREADS}, torch.get_num_threads()
+    before, threads = {name: os.environ[name] for name in THREADS if name in os.environ}, torch.get_num_threads()
     os.environ.update(dict.fromkeys(THREADS, "1"))
     torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in THREADS:
+            del os.environ[name]
+        os.environ.update(before)
 
 
-def _compute(source: Source, blocks: dict[Path, tuple[int, int]], dtype: str, jobs: int, progress: Progress) -> None:
+def _compute(tasks: list[Task], total: int, jobs: int, progress: Progress) -> None:
     """Compute the blocks that are missing, each into its file."""
-    total = source.layout.trajectories
-    missing = {file: ends for file, ends in blocks.items() if not _finished(file)}
-    done = total - sum(stop - start for start, stop in missing.values())
+    done = total - sum(stop - start for _, _, start, stop, _ in tasks)
     progress(done, total)
-    tasks = [(source, file, *ends, dtype) for file, ends in missing.items()]
     with _one_thread():
-        results = map(make, tasks) if jobs == 1 else _pool(tasks, min(jobs, len(tasks)))
-        for made in results:
+        for made in map(make, tasks) if jobs == 1 or not tasks else _pool(tasks, min(jobs, len(tasks))):
             done += made
             progress(done, total)
 
 
 def _pool(tasks: list[Task], count: int) -> Iterator[int]:
     """`make` in processes that end with this one, however it ends."""
-    if not tasks:
-        return
     with workers(count) as pool:
         for future in as_completed([pool.submit(make, task) for task in tasks]):
             yield future.result()
 
 
-def _assemble(
-    layout: Layout,
-    blocks: dict[Path, tuple[int, int]],
-    path: Path,
-    configuration: dict[str, Any],
-    mark: str,
-    overwrite: bool,
-) -> None:
-    """Join the finished blocks, with one in memory at a time."""
+def _facts(name: str, blocks: Blocks) -> dict[str, Any]:
+    """Parameters, series and static fields of the finished blocks, joined."""
     facts: dict[str, dict[str, list[np.ndarray]]] = {"parameters": {}, "series": {}, "static": {}}
     for file in blocks:
         with np.load(file, allow_pickle=False) as arrays:
             for key in arrays:
-                kind, _, name = key.partition(".")
-                if name:
-                    facts[kind].setdefault(name, []).append(arrays[key])
-    for name, fields in facts["static"].items():
+                kind, _, fact = key.partition(".")
+                if fact:
+                    facts[kind].setdefault(fact, []).append(arrays[key])
+    for fact, fields in facts["static"].items():
         if not all(np.array_equal(field, fields[0]) for field in fields):
-            raise ValueError(f"{layout.name}: the static field {name} differs between blocks")
+            raise ValueError(f"{name}: the static field {fact} differs between blocks")
+    static = {n: v[0] for n, v in facts.pop("static").items()}
+    return {kind: {n: np.concatenate(v) for n, v in held.items()} for kind, held in facts.items()} | {"static": static}
 
-    def pieces() -> Iterator[Piece]:
-        for file, (start, stop) in blocks.items():
-            with np.load(file, allow_pickle=False) as arrays:
-                store = Array(arrays["fields"])
-            part = replace(layout, trajectories=stop - start)
-            for s, k, fields in Trajectories.open(part, store, name=str(file)).pieces():
-                yield start + s, k, fields
 
-    write_pieces(
-        path,
-        layout,
-        pieces(),
-        parameters={n: np.concatenate(v) for n, v in facts["parameters"].items()},
-        series={n: np.concatenate(v) for n, v in facts["series"].items()},
-        static={n: v[0] for n, v in facts["static"].items()},
-        provenance=configuration["provenance"],
-        dtype=configuration["dtype"],
-        origin=mark,
-        overwrite=overwrite,
-    )
+def _pieces(layout: Layout, blocks: Blocks) -> Iterator[Piece]:
+    """The fields of the finished blocks, with one block in memory at a time."""
+    for file, (start, _) in blocks.items():
+        with np.load(file, allow_pickle=False) as arrays:
+            fields = arrays["fields"]
+        for s, k, piece in Trajectories.from_array(fields, dt=layout.dt, name=str(file)).pieces():
+            yield start + s, k, piece

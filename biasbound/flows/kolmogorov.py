@@ -39,8 +39,8 @@ from biasbound.flows.flow import Size
 class KolmogorovSolver:
     """The equation on N × N points: velocity ↔ modes, and time steps.
 
-    Modes have shape (B, K+1, N), K = (N − 1)//3: k_y = 0 … K, then k_x in FFT order (zero beyond
-    ±K), so that the complex transforms run along memory. They are Fourier coefficients, free of N.
+    Modes have shape (B, K+1, N), K = (N − 1)//3: k_y = 0 … K, then k_x in FFT order (zero beyond ±K), so that the
+    complex transforms run along memory. They are Fourier coefficients, free of N.
     """
 
     def __init__(
@@ -104,10 +104,9 @@ class KolmogorovSolver:
             raise ValueError(f"KolmogorovFlow: velocity must have shape {wanted}, got {tuple(velocity.shape)}.")
         spectrum = torch.fft.rfft2(velocity.to(self.dtype), norm="forward")
         u_k, v_k = spectrum[..., : self.modes_kept + 1].mT.unbind(1)
-        mean = u_k[:, 0, 0] + 1j * v_k[:, 0, 0]
         kept = self._kx.abs() <= self.modes_kept
         curl = 1j * (self._kx * v_k - self._ky * u_k) * kept * self._centre(self.points).conj()
-        curl[:, 0, 0] = mean
+        curl[:, 0, 0] = u_k[:, 0, 0] + 1j * v_k[:, 0, 0]
         w: Tensor = curl.to(self.dtype.to_complex())
         return w
 
@@ -229,7 +228,7 @@ class KolmogorovFlow:
             {"frames": 8, "warmup": 8, "points": 32, "grid": 16, "nu": 1e-2}, {"trajectories": 4}, {"trajectories": 2}
         ),
         "small": Size({"points": 128, "precision": "float32", "batch": 4}, {"trajectories": 48}, {"trajectories": 8}),
-        "paper": Size(train={"trajectories": 800}, valid={"trajectories": 100}),
+        "paper": Size({}, {"trajectories": 800}, {"trajectories": 100}),
     }
 
     def __post_init__(self) -> None:

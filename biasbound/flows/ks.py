@@ -105,11 +105,9 @@ class KuramotoSivashinsky:
             {"frames": 40, "length": 32.0, "points": 64, "batch": 8}, {"trajectories": 16}, {"trajectories": 4}
         ),
         "small": Size(
-            {"length": 32.0, "points": 64},
-            train={"trajectories": 256, "frames": 140},
-            valid={"trajectories": 32, "frames": 320},
+            {"length": 32.0, "points": 64}, {"trajectories": 256, "frames": 140}, {"trajectories": 32, "frames": 320}
         ),
-        "paper": Size(train={"trajectories": 512, "frames": 140}, valid={"trajectories": 64, "frames": 640}),
+        "paper": Size({}, {"trajectories": 512, "frames": 140}, {"trajectories": 64, "frames": 640}),
     }
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from biasbound.flows.transonic.cylinder import cylinder_flow, drag_lift
 from biasbound.flows.transonic.flow import Flow
 from biasbound.flows.transonic.grid import Grid, o_grid
-from biasbound.flows.transonic.viscous import viscous
+from biasbound.flows.transonic.kernels import viscous
 
 GAMMA = 1.4
 

@@ -14,7 +14,7 @@ import pytest
 from biasbound.flows.flow import sizes, source
 from biasbound.flows.transonic import TransonicCylinder
 from biasbound.flows.transonic.grid import o_grid
-from biasbound.flows.transonic.jit import jit
+from biasbound.flows.transonic.kernels import jit
 from biasbound.flows.transonic.sampling import DOMAIN, Window
 
 # --- the data set --------------------------------------------------------------------------------

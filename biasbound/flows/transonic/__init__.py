@@ -1,7 +1,4 @@
-"""Transonic flow past a cylinder.
-
-A finite-volume solver and the data set made with it.
-"""
+"""Transonic flow past a cylinder: a finite-volume solver and the data set made with it."""
 
 from __future__ import annotations
 

@@ -7,16 +7,15 @@ from jaxtyping import Float64
 
 from biasbound.flows.transonic.flow import GAMMA, Flow, Precision
 from biasbound.flows.transonic.grid import Grid
-from biasbound.flows.transonic.viscous import sutherland
+from biasbound.flows.transonic.kernels import sutherland
 
 
 def start(grid: Grid, mach: float, rng: np.random.Generator) -> Float64[np.ndarray, "4 R C"]:
     """Free stream that comes to rest at the wall, with a random swirl and random eddies.
 
-    The swirl turns the gas near the cylinder at 0.3 to 0.5 of the free stream, either way:
-    separation is lopsided from the start, and vortices are shed within a few D/U instead of after
-    some tens. Each of four eddies behind the cylinder has the stream function A s exp(½ − |x −
-    x₀|²/2s²), where A is its largest speed, normal with standard deviation 0.2 of the free stream.
+    The swirl turns the gas near the cylinder at 0.3 to 0.5 of the free stream, either way: separation is lopsided from
+    the start, and vortices are shed within a few D/U, not some tens. Each of four eddies behind the cylinder has the
+    stream function A s exp(½ − |x − x₀|²/2s²); its largest speed A is normal, of deviation 0.2 of the free stream.
     """
     x, y = grid.centres
     r = np.hypot(x, y)
@@ -35,8 +34,8 @@ def cylinder_flow(
     grid: Grid, mach: float, reynolds: float, rng: np.random.Generator, precision: Precision = "float32"
 ) -> Flow:
     """Flow past the inner wall of an O-grid; μ∞ = Mach/Re_D. One time unit D/U is 1/Mach."""
-    state, mu = start(grid, mach, rng), mach / reynolds
-    return Flow(grid, state, rows=("wall", "fixed"), viscosity=mu, precision=precision)
+    state = start(grid, mach, rng)
+    return Flow(grid, state, rows=("wall", "fixed"), viscosity=mach / reynolds, precision=precision)
 
 
 def drag_lift(flow: Flow, mach: float) -> tuple[float, float]:

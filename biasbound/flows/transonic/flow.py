@@ -2,8 +2,8 @@ r"""The compressible Navier–Stokes equations on a structured grid, advanced by
 
     ∂_t q + ∇·F(q) = ∇·G(q, ∇q),   q = (ρ, ρu, ρv, E),   E = p/(γ − 1) + ½ρ|u|²,   γ = 1.4,
 
-in units of ρ∞, a∞ and the length of the grid: the free stream has ρ = 1, p = 1/γ, |u| = Mach.
-Second order in smooth flow, limited at shocks.
+in units of ρ∞, a∞ and the length of the grid: the free stream has ρ = 1, p = 1/γ, |u| = Mach. Second order in smooth
+flow, limited at shocks.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from biasbound.flows.transonic.convective import convective
 from biasbound.flows.transonic.grid import Grid
-from biasbound.flows.transonic.jit import Array
-from biasbound.flows.transonic.update import stage, wave_rate
-from biasbound.flows.transonic.viscous import viscous
+from biasbound.flows.transonic.kernels import Array, convective, stage, viscous, wave_rate
 
 GAMMA = 1.4
 Side = Literal["fixed", "wall"]
@@ -56,11 +53,10 @@ class Flow:
         self._span = _spans(grid).astype(precision)
         self._start, self._inflow = np.empty_like(self.q), np.empty_like(self.q)
         self._heat, self._rate = np.empty_like(self.w[:2]), np.empty_like(self.q[0])
-        width = self.w.shape[2]
-        self._work = np.empty((20, width), precision), np.empty((15, width), precision)
-        by_row, by_column = self.w, self.w.swapaxes(1, 2)
+        self._work = [np.empty((n, self.w.shape[2]), precision) for n in (20, 15)]
         # Rows first, then columns over all rows: the corners come out right.
-        self._ghosts = [*_edges(by_row, grid.periodic[0], rows), *_edges(by_column, grid.periodic[1], columns)]
+        self._ghosts = _edges(self.w, grid.periodic[0], rows)
+        self._ghosts += _edges(self.w.swapaxes(1, 2), grid.periodic[1], columns)
         self._fill()
 
     def advance(self, span: float, cfl: float = 1.4) -> int:
@@ -84,8 +80,8 @@ class Flow:
         for a, b in _STAGES:
             convective(self.w, self._across, self._along, self._inflow, self._work[0])
             if self.viscosity:
-                mu, heat, work = self.viscosity, self._heat, self._work[1]
-                viscous(self.w, self._across, self._along, mu, self._inflow, heat, work)
+                scratch = self._heat, self._work[1]
+                viscous(self.w, self._across, self._along, self.viscosity, self._inflow, *scratch)
             stage(self._start, self._inflow, self._per_volume, a, b, dt, self.q, self.w)
             self._fill()
 

@@ -2,11 +2,11 @@ r"""Structured body-fitted grids and the metrics that a finite-volume scheme nee
 
 Rows r and columns c of cells; (row, column) is right-handed. Every face keeps
 
-    n_x, n_y, |S|     unit normal towards larger r or c, and length, |S|/J, T_x/J, T_y/J   of the
-    gradient ∇q = (δ₁q S + δ₂q T)/J, with δ₁ across the face and δ₂ along it.
+    n_x, n_y, |S|             unit normal towards larger r or c, and length,
+    |S|/J, T_x/J, T_y/J       of the gradient ∇q = (δ₁q S + δ₂q T)/J, with δ₁ across the face and δ₂ along it.
 
-With e₁ the line between the two cell centres and e₂ the face itself, J = e₁·S and T ⊥ e₁, T·e₂ =
-J. The normals of a cell sum to zero by construction, so a uniform flow stays uniform on any grid.
+With e₁ the line between the two cell centres and e₂ the face itself, J = e₁·S and T ⊥ e₁, T·e₂ = J. The normals of a
+cell sum to zero by construction, so a uniform flow stays uniform on any grid.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64
+
+Vectors = Float64[np.ndarray, "2 m n"]
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,13 @@ class Grid:
         return self.volume.shape[0], self.volume.shape[1]
 
 
-def _rotate(vector: Float64[np.ndarray, "2 m n"], sign: int) -> Float64[np.ndarray, "2 m n"]:
+def _rotate(vector: Vectors, sign: int) -> Vectors:
     """A quarter turn, anticlockwise for sign 1."""
     return np.stack([-sign * vector[1], sign * vector[0]])
 
 
-def _centre_lines(
-    centres: Float64[np.ndarray, "2 m n"], nodes: Float64[np.ndarray, "2 m+1 n+1"], periodic: bool
-) -> Float64[np.ndarray, "2 m+1 n"]:
-    """From the centre below each row of faces to that above; beyond an edge its mirror image."""
+def _centre_lines(centres: Vectors, nodes: Float64[np.ndarray, "2 m+1 n+1"], periodic: bool) -> np.ndarray:
+    """From the centre below each row of faces to that above, (2, m+1, n); beyond an edge its mirror image."""
     if periodic:
         period = nodes[:, -1:, :1] - nodes[:, :1, :1]
         ends = centres[:, -1:] - period, centres[:, :1] + period
@@ -71,9 +71,7 @@ def _centre_lines(
     return np.diff(np.concatenate([ends[0], centres, ends[1]], axis=1), axis=1)
 
 
-def _metrics(
-    normal: Float64[np.ndarray, "2 m n"], line: Float64[np.ndarray, "2 m n"], turned: Float64[np.ndarray, "2 m n"]
-) -> Float64[np.ndarray, "6 m n"]:
+def _metrics(normal: Vectors, line: Vectors, turned: Vectors) -> Float64[np.ndarray, "6 m n"]:
     area = np.hypot(*normal)
     jacobian = (normal * line).sum(0)
     return np.concatenate([normal / area, [area, area / jacobian], turned / jacobian])
@@ -92,10 +90,8 @@ def o_grid(around: int, radial: int, *, wall: float | None = None, far: float = 
     wake = 1 / (1 + (r / 11) ** 6)
     spare = radial - np.trapezoid(base, r)
     if spare < 0.1 * radial:
-        raise ValueError(
-            f"cells: {radial} rings are too few for a first ring of {wall:g} and r = {far:g}; "
-            "use more rings or a thicker first one."
-        )
+        few = f"{radial} rings are too few for a first ring of {wall:g} and r = {far:g}"
+        raise ValueError(f"cells: {few}; use more rings or a thicker first one.")
     radii = 0.5 + _spread(r, base + wake * spare / np.trapezoid(wake, r), radial)
     half = np.linspace(0.0, np.pi, 4001)
     rays = _spread(half, 1 + 2.5 * np.exp(-((half / 0.5) ** 2)), around // 2)

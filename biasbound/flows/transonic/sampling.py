@@ -18,6 +18,7 @@ from scipy import ndimage, sparse
 
 from biasbound.flows.transonic.grid import Grid
 
+Points = Float64[np.ndarray, " n"]
 _POINTS = (256, 128)
 _ENDS = ((-1.5, 10.5), (-3.0, 3.0))
 # Zoomed points are the centres of equal cells on this rectangle, whatever their number.
@@ -55,7 +56,7 @@ class Window:
 
 
 def _weights(
-    grid: Grid, radius: Float64[np.ndarray, " n"], angle: Float64[np.ndarray, " n"], fluid: Bool[np.ndarray, " n"]
+    grid: Grid, radius: Points, angle: Points, fluid: Bool[np.ndarray, " n"]
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     """Interpolation matrices (points × cells with ghosts) for velocity and for ρ, p."""
     rings = np.hypot(grid.nodes[0, :, 0], grid.nodes[1, :, 0])
@@ -77,12 +78,7 @@ def _weights(
     return velocity, sparse.csr_array(velocity + wall + centre)
 
 
-def _bilinear(
-    row: Float64[np.ndarray, " n"],
-    column: Float64[np.ndarray, " n"],
-    scale: Float64[np.ndarray, " n"],
-    shape: tuple[int, int],
-) -> sparse.csr_array:
+def _bilinear(row: Points, column: Points, scale: Points, shape: tuple[int, int]) -> sparse.csr_array:
     """scale × interpolation at fractional (row, column) of an array of that shape, flattened."""
     low, left = row.astype(int), column.astype(int)
     up, right = row - low, column - left

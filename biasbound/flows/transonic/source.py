@@ -3,9 +3,8 @@
 The recipe follows the "Tra" case of Kohl et al., "Benchmarking Autoregressive Conditional Diffusion Models for
 Turbulent Flow Simulation": Re_D = 10⁴, Mach 0.50 … 0.90, a frame every 0.1 D/U, 128×64 points. Theirs comes from a
 detached-eddy simulation. Here the flow is two-dimensional, and the scheme's own dissipation takes the place of a
-turbulence model. The two flows have similar statistics; they are not equal.
-
-Channels are what their names say: velocity is u, not ρu as in the original's files.
+turbulence model. The two flows have similar statistics; they are not equal. Channels are what their names say:
+velocity is u, not ρu as in the original's files.
 
 Splits are by Mach number. The size `full` has those of the original: three test sets, Mach 0.50–0.52 ("extrapolate"),
 0.66–0.68 ("interpolate") and 0.64–0.65 ("long"), and the rest of 0.53, 0.54 … 0.90 for training. The setting `test`
@@ -45,11 +44,9 @@ def _size(frames: int, warmup: float, cells: tuple[int, int], **mach: tuple[floa
 class TransonicCylinder:
     """Transonic flow past a cylinder, one trajectory per Mach number.
 
-    Each starts from its own random swirl and eddies.
-
-    Fields: velocity_x, velocity_y, density, pressure in units of a∞, ρ∞, ρ∞a∞² (|u∞| = Mach, ρ∞ = 1, p∞ = 1/γ),
-    lengths in D. Times are in D/U, so `dt` is the same for every Mach number. Series: drag and lift coefficients at
-    each frame. Static: mask, 1 in the gas and 0 in the cylinder.
+    Each starts from its own random swirl and eddies. Fields: velocity_x, velocity_y, density, pressure in units of a∞,
+    ρ∞, ρ∞a∞² (|u∞| = Mach, ρ∞ = 1, p∞ = 1/γ), lengths in D. Times are in D/U, so `dt` is the same for every Mach
+    number. Series: drag and lift coefficients at each frame. Static: mask, 1 in the gas and 0 in the cylinder.
     """
 
     mach: tuple[float, ...]
@@ -63,64 +60,30 @@ class TransonicCylinder:
     reynolds: float = 1e4
     precision: Precision = "float32"
     sizes: ClassVar[Mapping[str, Size]] = {
-        "smoke": _size(
-            12, 2.0, (64, 88),
-            train=(0.6, 0.8),
-            valid=(0.7,),
-            extrapolate=(0.52,),
-            interpolate=(0.67,),
-            long=(0.64,),
-        ),
-        "small": _size(
-            400, 30.0, (128, 137),
-            train=(0.55, 0.6, 0.7, 0.8, 0.9),
-            valid=(0.58, 0.75),
-            extrapolate=(0.5, 0.51, 0.52),
-            interpolate=(0.66, 0.67, 0.68),
-            long=(0.64,),
-        ),
-        "full": _size(
-            1000, 60.0, (192, 170),
-            train=_percent((53, 63), (69, 90)),
-            valid=(0.565, 0.615, 0.735, 0.815, 0.885),
-            extrapolate=_percent((50, 52)),
-            interpolate=_percent((66, 68)),
-            long=_percent((64, 65)),
-        ),
+        "smoke": _size(12, 2.0, (64, 88), train=(0.6, 0.8), valid=(0.7,),
+                       extrapolate=(0.52,), interpolate=(0.67,), long=(0.64,)),
+        "small": _size(400, 30.0, (128, 137), train=(0.55, 0.6, 0.7, 0.8, 0.9), valid=(0.58, 0.75),
+                       extrapolate=(0.5, 0.51, 0.52), interpolate=(0.66, 0.67, 0.68), long=(0.64,)),
+        "full": _size(1000, 60.0, (192, 170), train=_percent((53, 63), (69, 90)),
+                      valid=(0.565, 0.615, 0.735, 0.815, 0.885),
+                      extrapolate=_percent((50, 52)), interpolate=_percent((66, 68)), long=_percent((64, 65))),
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        demand(
-            self,
-            "one or more numbers in [0.1, 0.95]",
-            lambda v: len(v) > 0 and all(0.1 <= m <= 0.95 for m in v),
-            "mach",
-        )
+        slow = "one or more numbers in [0.1, 0.95]"
+        demand(self, slow, lambda v: len(v) > 0 and all(0.1 <= m <= 0.95 for m in v), "mach")
         demand(self, "1 or more", lambda v: v >= 1, "frames")
         demand(self, "0 or more", lambda v: v >= 0, "warmup", "seed")
         demand(self, "positive", lambda v: v > 0, "interval", "reynolds")
-        demand(
-            self,
-            "an even number of 16 or more around, and 16 or more rings",
-            lambda v: min(v) >= 16 and v[0] % 2 == 0,
-            "cells",
-        )
-        known = get_args(Precision)
-        demand(self, " or ".join(known), lambda v: v in known, "precision")
+        enough = "an even number of 16 or more around, and 16 or more rings"
+        demand(self, enough, lambda v: min(v) >= 16 and v[0] % 2 == 0, "cells")
+        demand(self, "float32 or float64", lambda v: v in get_args(Precision), "precision")
 
     @property
     def layout(self) -> Layout:
-        return Layout(
-            name="transonic",
-            trajectories=len(self.mach),
-            frames=self.frames,
-            channels=("velocity_x", "velocity_y", "density", "pressure"),
-            grid=self.resolution,
-            dt=self.interval,
-            domain=DOMAIN,
-            boundary=("open", "open"),
-            points="centre",
-        )
+        channels = ("velocity_x", "velocity_y", "density", "pressure")
+        shape = len(self.mach), self.frames, channels, self.resolution
+        return Layout("transonic", *shape, self.interval, DOMAIN, ("open", "open"), points="centre")
 
     def provenance(self) -> dict[str, Any]:
         """Equation, coefficients, scheme, seed and split, as JSON values."""
@@ -130,15 +93,11 @@ class TransonicCylinder:
             "gamma": 1.4,
             "prandtl": 0.72,
             "viscosity": "Sutherland, S/T_inf = 110.4/288.15",
-            "reynolds": self.reynolds,
-            "mach": list(self.mach),
             "scheme": "finite volume, HLLC, MUSCL kappa=1/3 van Albada, SSP-RK3, CFL 1.4",
             "grid": {"kind": "O-grid to r = 35 D", "around": self.cells[0], "radial": self.cells[1]},
             "sampling": "256x128 points with ends, then scipy.ndimage.zoom order 3, grid_mode",
-            "precision": self.precision,
-            "warmup": self.warmup,
-            "seed": self.seed,
-            "split": self.split,
+            "mach": list(self.mach),
+            **{name: getattr(self, name) for name in ("reynolds", "precision", "warmup", "seed", "split")},
         }
 
     def block(self, start: int, stop: int) -> Block:
@@ -151,10 +110,7 @@ class TransonicCylinder:
         return Block(
             fields=np.stack([fields for fields, _ in runs]),
             parameters={"mach": mach, "reynolds": np.full_like(mach, self.reynolds)},
-            series={
-                "drag": np.stack([forces[0] for _, forces in runs]),
-                "lift": np.stack([forces[1] for _, forces in runs]),
-            },
+            series={name: np.stack([forces[i] for _, forces in runs]) for i, name in enumerate(("drag", "lift"))},
             static={"mask": window.mask},
         )
 
