@@ -1,11 +1,11 @@
-"""The four optimisers at equal CPU-seconds: python benchmarks/optimisers.py FOLDER … [--seconds 60]
+"""The four optimisers at equal CPU-seconds: python benchmarks/optimisers.py FOLDER …
 
 Each folder holds train.h5 and test.h5, as the data folder of a study does. The residual U-Net is
-trained once for every optimiser, rate and seed, each along its own cosine over the updates that fit
-into the seconds. What an update costs is measured before, all optimisers in turn, so that a noisy
+trained once for every optimiser, rate and seed, each along its own cosine over the updates that
+fit into the seconds. What an update costs is measured before, all optimisers in turn, so that a noisy
 neighbour meets them alike. Errors are mean squares on test data in units of the spread.
 
-    python benchmarks/optimisers.py out/ks/data out/kolmogorov/data --rates soap=2e-3,4e-3 adam=2e-3
+    python benchmarks/optimisers.py out/ks/data out/kolmogorov/data --rates soap=2e-3,4e-3
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class Soap(_Stacked):
     Two choices differ from the authors' code, which starts from the eigenvectors of the first
     gradient and sorts them at each refresh. Where L has no rank, or equal eigenvalues, both follow
     rounding errors, and a training divided among processes drifts away by percents. Here
-    L + FLOOR tr(L) stands in for L and nothing is sorted: as good, and continuous in the gradients.
+    L + FLOOR tr(L) stands in for L and nothing is sorted: as good, and continuous in gradients.
     The first updates are then Adam's, and none is lost.
     """
 

@@ -80,7 +80,7 @@ def unpack(
 
 
 def _named(name: str, value: Any) -> dict[str, Tensor]:
-    """A value as tensors: `name`, `name:int`, or `name[]` (how many) and `name[0]`, `name[1]`, …"""
+    """A value as tensors: `name`, `name:int`, or `name[]` (how many), `name[0]`, `name[1]`, …"""
     if isinstance(value, Tensor):
         return {name: value}
     kind = type(value).__name__

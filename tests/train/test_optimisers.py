@@ -156,7 +156,7 @@ def test_the_basis_reaches_the_eigenvectors_of_both_averages():
 
 
 def test_rounding_errors_of_the_gradients_stay_small():
-    """Gradients of rank one leave most of a basis open; two processes must still agree about it."""
+    """Gradients of rank one leave most of a basis open; two processes must still agree on it."""
     exact, rounded = (nn.Parameter(parameter(8, 6).detach().float()) for _ in range(2))
     start = exact.detach().clone()
     column, row = parameter(8, 1, seed=1).detach().float(), torch.ones(1, 6)
