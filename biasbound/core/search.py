@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from biasbound.core.bias import Estimate
+from biasbound.core.front import best_schedule, optimal_schedules
 from biasbound.core.schedule import Schedule
 
 __all__ = [
@@ -27,8 +28,10 @@ __all__ = [
     "Infeasible",
     "NothingSolved",
     "Solved",
+    "best_schedule",
     "explore",
     "greedy_schedule",
+    "optimal_schedules",
     "start_level",
 ]
 
