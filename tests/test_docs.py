@@ -36,9 +36,11 @@ def test_the_readme_program_runs(tmp_path):
 PAGES = ("README.md", "docs/studies.md", "docs/report.md", "docs/data.md", "docs/metrics.md")
 # Commands of the pages, at the size of a test: what a page says → what is run.
 SMALLER = {
-    "--preset ks-demo": "--preset ks-smoke --methods direct,adaptive-v,adaptive-v-proxy --train.updates 8 "
+    "--preset ks-demo": "--preset ks-smoke --methods direct-residual,adaptive-scaled-residual,"
+    "adaptive-scaled-residual-proxy --search.mode grow --search.levels 4 --search.pairs 8 --train.budget 256 "
     "--rollout.members 1 --evaluate.gradients 0 --evaluate.pairs 4",
-    "--train.updates 2000": "--train.updates 8",
+    "--search.updates 1000": "--search.updates 4 --search.levels 6 --train.budget 512",
+    "--train.budget 48000": "--train.budget 256",
     "--tau 1.5": "--tau 1.5 --levels 6 --sigma-min 0.05 --pairs 16",
     "--search.tau 1.05": "--search.tau 1.5",
     "--size small": "--size smoke",

@@ -17,7 +17,7 @@ def add_parser(verbs: Any) -> None:
     front = verbs.add_parser(
         "front",
         help="the best ladder of an emulator for every number of calls, by its measured error",
-        epilog="example: biasbound schedule front runs/ks-demo/03-train/adaptive-v/seed-0/emulator --data valid.h5",
+        epilog="example: biasbound schedule front runs/ks-demo/03-train/adaptive-scaled-residual/seed-0/emulator --data valid.h5",
     )
     front.add_argument("emulator", metavar="EMULATOR", help="an emulator's folder")
     front.add_argument("--data", type=Path, required=True, metavar="FILE", help="trajectories to measure on")

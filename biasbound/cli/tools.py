@@ -21,7 +21,7 @@ def _add_predict(commands: Any) -> None:
     predict = commands.add_parser(
         "predict",
         help="roll a saved emulator out from the first frames of a file",
-        epilog="example: biasbound predict runs/ks-demo/03-train/adaptive-v/seed-0/emulator --data test.h5 --out p.npy",
+        epilog="example: biasbound predict runs/ks-demo/03-train/adaptive-scaled-residual/seed-0/emulator --data test.h5 --out p.npy",
     )
     predict.add_argument("emulator", type=Path, metavar="EMULATOR")
     predict.add_argument("--data", type=Path, required=True, metavar="FILE")

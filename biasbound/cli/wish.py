@@ -27,7 +27,7 @@ STUDY_COMMANDS = {
 IMPORTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 EXAMPLES = {
     "run": "biasbound run --preset ks-demo",
-    "search": "biasbound search runs/mine --preset ks-demo --method adaptive-v --search.tau 1.03",
+    "search": "biasbound search runs/mine --preset ks-demo --method adaptive-v --search.mode separate --search.updates 1000",
     "train": "biasbound train runs/mine --preset ks-demo --method linear",
     "finetune": "biasbound finetune runs/mine --method adaptive-v",
     "rollout": "biasbound rollout runs/mine --method adaptive-v --rollout.members 8",
