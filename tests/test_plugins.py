@@ -49,8 +49,13 @@ def even(levels):
     return Schedule([(i + 1) / (levels + 1) for i in range(levels)])
 
 
-def turned(first, second, a, s):
-    return a * second - s * first  # to the network's output, and from it
+class Turned(Prediction):
+    title = "w-prediction"
+
+    def estimate(self, first, second, a, s):
+        return a * second - s * first  # from (output, z_t) to z, and from (z, ε) to the output
+
+    objective = estimate
 
 
 class Stencil(nn.Module):
@@ -60,16 +65,11 @@ class Stencil(nn.Module):
         self.conv = nn.Conv1d(inputs, spec.outputs, spec.options["points"], padding="same", padding_mode="circular")
 
     def forward(self, first, x=None, log_snr=None):
-        told = [] if x is None else [x, log_snr[:, None, None].expand_as(first) / 10]
-        return self.conv(torch.cat([first, *told], 1))
+        return self.conv(first if x is None else torch.cat([first, x, log_snr[:, None, None].expand_as(first)], 1))
 
 
 class Halved(Model):
     noisy: ClassVar = False
-
-    def __init__(self, net, frame):
-        super().__init__()
-        self.net, self.frame = net, frame
 
     def advance(self, x, generator=None):
         return (self.net(x) + self.frame.task.guess(x, self.frame.channels)) / 2
@@ -95,7 +95,7 @@ PLUGINS = [
     (FLOWS, "waves", Waves),
     (FORMATS, "table", Format("a table", methodcaller("match", "*.tab"), read_table)),
     (SCHEDULES, "even", even),
-    (PREDICTIONS, "w", Prediction("w-prediction", turned, turned)),
+    (PREDICTIONS, "w", Turned()),
     (NETS, "stencil", Stencil),
     (MODELS, "halved", Halved),
     (TASKS, "damped", Damped),

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 
 import biasbound
 from biasbound.metrics.rows import read_rows, select
-from biasbound.study.graph import methods_of
 from biasbound.study.parsing import presets, read_config
 
 ROOT = Path(__file__).parents[1]
@@ -37,11 +35,12 @@ def test_the_pages_show_the_tables_of_the_record(tables):
 
 
 @pytest.mark.parametrize("flow", GRIDS)
-def test_a_record_is_of_its_preset_and_has_every_method_and_seed(flow):
+def test_a_record_has_the_data_of_its_preset_and_every_method_and_seed(flow):
+    """The record is older than the presets' growing ladders: flow, network and scores are theirs, the training is not."""
     config, rows = (read_config(MINI / flow / "config.yaml"), read_rows(MINI / flow / "results.jsonl"))
     preset = read_config(presets()[f"{flow}-mini"])
-    assert replace(config, methods=preset.methods) == preset
-    assert methods_of(config.methods).keys() == methods_of(preset.methods).keys()  # a record may use older labels
+    for section in ("data", "task", "network", "rollout", "evaluate"):
+        assert getattr(config, section) == getattr(preset, section)
     assert {(r.method, r.seed) for r in rows} == {(m, s) for m in config.methods for s in config.seeds}
     budgets = {r.updates for r in rows if not r.method.startswith("adaptive")}
     assert budgets == {config.train.updates}

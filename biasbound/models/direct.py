@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
 from biasbound.core.losses import Scalar
 from biasbound.core.noise import Condition, State
-from biasbound.models.model import Examples, Frame, Model
+from biasbound.models.model import Examples, Model
 
 __all__ = ["Direct"]
 
@@ -18,10 +18,6 @@ class Direct(Model):
 
     noisy: ClassVar[bool] = False
     accepts: ClassVar[frozenset[str]] = frozenset({"residual", "unroll", "pushforward"})
-
-    def __init__(self, net: Any, frame: Frame) -> None:
-        super().__init__()
-        self.net, self.frame = net, frame
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
         return self.frame.target.decode(self.ask(x), x)

@@ -95,6 +95,11 @@ class Model(nn.Module, ABC):
     recipe: Recipe = Recipe()
     rows: int = 0  # samples that were passed through the network, each pass of each sample
 
+    def __init__(self, net: Any = None, frame: Frame | None = None) -> None:
+        super().__init__()
+        if frame is not None:  # a denoiser sets its own
+            self.net, self.frame = net, frame
+
     @abstractmethod
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
         """A scalar to train on, from windows in the network's units."""

@@ -30,12 +30,11 @@ class Refiner(Model):
     focus: ClassVar[float] = 11 / 14  # of the paper's authors, for three refinements
 
     def __init__(self, net: Any, frame: Frame, *, refinements: int = 3, sigma_min: float = 1e-2) -> None:
-        super().__init__()
+        super().__init__(net, frame)
         if refinements < 1 or not 0 < sigma_min < 1:
             raise ValueError(
                 f"a refiner needs at least 1 refinement and 0 < sigma_min < 1, got {refinements} and {sigma_min}"
             )
-        self.net, self.frame = net, frame
         self.levels = tuple(sigma_min ** (k / refinements) for k in range(refinements + 1))  # 1 … σ_min
 
     @classmethod

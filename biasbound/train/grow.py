@@ -110,7 +110,7 @@ class Grower:
     def _band(self) -> tuple[float, ...]:
         """Levels from the spread r of the target down to a hundredth of it, three per decade."""
         ratios = (self._spread() * 10 ** (-q / 3) for q in range(7))
-        return tuple(k / math.sqrt(1 + k * k) for k in ratios)
+        return tuple(s for k in ratios if (s := k / math.sqrt(1 + k * k)) < self.state.ladder[-1])
 
     def _spread(self) -> float:
         """r, the spread of the target, the root mean square over channels."""

@@ -16,7 +16,7 @@ from biasbound import registry
 from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
 from biasbound.flows import FLOWS
-from biasbound.report.pictures import draw, vorticity
+from biasbound.report.pictures import draw
 
 
 @pytest.fixture(autouse=True)
@@ -178,19 +178,3 @@ def test_pictures_of_every_kind(name, tmp_path, capsys):
     assert run("info", tmp_path / "a.h5", "--plot", tmp_path / "b.txt") == 2
     assert run("info", tmp_path / "a.h5", "--plot", tmp_path / "b.png", "--trajectory", 2) == 2
     assert capsys.readouterr().err.count("\n") == 3
-
-
-@pytest.mark.parametrize("periodic", [True, False])
-def test_vorticity_of_a_rigid_rotation_and_of_a_wave(periodic):
-    """Second order: halving the spacing quarters the error; a rotation u = (−y, x) has ω = 2."""
-    x = np.linspace(-1, 1, 9)
-    rotation = vorticity(-np.tile(x, (9, 1)), np.tile(x, (9, 1)).T, (0.25, 0.25), (False, False))
-    assert np.allclose(rotation, 2)
-    errors = []
-    for n in (16, 32):
-        x = 2 * np.pi * np.arange(n) / n
-        u, v = np.sin(x)[None] * np.ones((n, 1)), np.cos(2 * x)[:, None] * np.ones((1, n))
-        omega = -2 * np.sin(2 * x)[:, None] - np.cos(x)[None]
-        error = vorticity(u, v, (2 * np.pi / n,) * 2, (periodic, periodic)) - omega
-        errors.append(np.abs(error[2:-2, 2:-2]).max())
-    assert errors[0] / errors[1] == pytest.approx(4, rel=0.1)

@@ -162,3 +162,20 @@ def test_fresh_noise_hides_part_of_the_own_bias():
     assert oracle.gain(sigma) == pytest.approx(0.94)
     assert oracle.own_bias(sigma, shared=True) == pytest.approx(1.94)
     assert oracle.own_bias(sigma) == pytest.approx(1.413, abs=1e-3)
+
+
+def test_a_mean_of_ratios_hides_a_tail_that_the_others_show():
+    """One pair in ten has a hundred times the error, and its chain trebles it: the mean of the ratios barely moves."""
+    clean = torch.full((2, 100), 0.01, dtype=torch.float64)
+    clean[:, ::10] = 1.0
+    error = clean.clone()
+    error[:, ::10] *= 3.0
+    found = Estimate.of_ratio(error, clean)
+    assert found.mean == pytest.approx(1.2)
+    assert found.pooled == pytest.approx(3.0, rel=1e-3)
+    assert found.q95 == pytest.approx(3.0)
+    squared = Estimate.of_ratio(error, clean, 2)
+    assert squared.pooled == pytest.approx(found.pooled**2)
+    assert [found.value(s) for s in ("mean", "pooled", "q95")] == [found.mean, found.pooled, found.q95]
+    same = Estimate.of_ratio(clean, clean)
+    assert (same.mean, same.pooled, same.q95) == (1.0, 1.0, 1.0)

@@ -48,7 +48,7 @@ def test_keys_have_the_order_of_the_fields(tmp_path):
     write_rows(tmp_path / "rows.jsonl", [ROW])
     (line,) = (tmp_path / "rows.jsonl").read_text().splitlines()
     assert list(json.loads(line)) == (
-        ["dataset", "method", "seed", "metric", "step", "value", "low", "high", "nfe", "updates", "seconds"]
+        ["dataset", "method", "seed", "metric", "step", "value", "low", "high", "nfe", "updates", "seconds", "ledger"]
     )
 
 

@@ -26,7 +26,7 @@ from biasbound.train.trainer import Trainer
 DATA = advected(64, frames=3)
 X, Y = advected(12, seed=1).unbind(1)
 FIT = {"updates": 40, "batch": 8, "lr": 0.02, "log_every": 5, "checkpoint_every": 3, "ema": 0.9}
-SEARCH = {"mode": "grow", "levels": 6, "sigma_min": 0.05, "rounds": 3, "warm": 0.2, "share": 0.7}
+SEARCH = {"mode": "grow", "levels": 6, "sigma_min": 0.05, "rounds": 3, "warm": 0.2, "share": 0.7, "band": 0.0}
 
 
 def trainer(model, folder=None, **changes):
