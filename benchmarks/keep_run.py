@@ -27,10 +27,12 @@ def main() -> None:
         told = json.loads(path.read_text())
         units[told["unit"]] = {k: v for k, v in told.items() if k not in ("config", "unit")}
     (given.out / "provenance.json").write_text(json.dumps(units, indent=1) + "\n")
-    wanted = ["02-search/*/seed-*/schedule.json"]
+    wanted = ["0[23]-*/*/seed-*/schedule.json"]
     if given.curves or given.emulators:
         wanted += [
-            "02-search/*/seed-*/landscape.json",
+            "0[23]-*/*/seed-*/landscape.json",
+            "03-train/*/seed-*/growth.json",
+            "03-train/*/seed-*/front.json",
             "02-search/*/seed-*/exploration.json",
             "0[234]-*/*/seed-*/log.jsonl",
             "0[34]-*/*/seed-*/chain.jsonl",
