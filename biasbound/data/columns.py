@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -54,7 +55,7 @@ class Array:
 
 
 @dataclass(eq=False)
-class _Stored:
+class _Stored(ABC):
     """Frames in a file, each of the shape `frame`: (c, *N), or (*N, c) where channels come `last`.
 
     `shared` is K where the same K frames serve every trajectory.
@@ -75,8 +76,9 @@ class _Stored:
         data = self._fetch(frames % self.shared if self.shared else frames)
         return np.moveaxis(data, -1 if self.last else 1, 1).astype(self.dtype, copy=False)
 
+    @abstractmethod
     def _fetch(self, frames: Frames) -> Float[np.ndarray, "F ..."]:
-        raise NotImplementedError
+        """Frames as they are stored."""
 
 
 @dataclass(eq=False)
