@@ -49,15 +49,21 @@ def even(levels):
     return Schedule([(i + 1) / (levels + 1) for i in range(levels)])
 
 
-def turned(first, second, a, s):
-    return a * second - s * first  # to the network's output, and from it
+class Turned(Prediction):
+    title = "w-prediction"
+
+    def estimate(self, output, z_t, a, s):
+        return a * z_t - s * output
+
+    def objective(self, z, eps, a, s):
+        return a * eps - s * z
 
 
 class Stencil(nn.Module):
     def __init__(self, spec, noisy):
         super().__init__()
-        inputs = spec.inputs + (spec.outputs + 1) * noisy  # a noisy target and its log-SNR
-        self.conv = nn.Conv1d(inputs, spec.outputs, spec.options["points"], padding="same", padding_mode="circular")
+        inputs = spec.inputs + 2 * noisy  # z_t and its log-SNR
+        self.conv = nn.Conv1d(inputs, 1, spec.options["points"], padding="same", padding_mode="circular")
 
     def forward(self, first, x=None, log_snr=None):
         told = [] if x is None else [x, log_snr[:, None, None].expand_as(first) / 10]
@@ -88,19 +94,13 @@ class Damped(Forecast):
 
 
 def largest(scene):
-    yield Result("largest", scene.first.max(), scene.frames)
+    yield Result("largest", scene.first.max())
 
 
-PLUGINS = [
-    (FLOWS, "waves", Waves),
-    (FORMATS, "table", Format("a table", methodcaller("match", "*.tab"), read_table)),
-    (SCHEDULES, "even", even),
-    (PREDICTIONS, "w", Prediction("w-prediction", turned, turned)),
-    (NETS, "stencil", Stencil),
-    (MODELS, "halved", Halved),
-    (TASKS, "damped", Damped),
-    (METRICS, "largest", largest),
-]
+REGISTRIES = (FLOWS, FORMATS, SCHEDULES, PREDICTIONS, NETS, MODELS, TASKS, METRICS)
+NAMES = ("waves", "table", "even", "w", "stencil", "halved", "damped", "largest")
+TABLE = Format("a table", methodcaller("match", "*.tab"), read_table)
+THINGS = (Waves, TABLE, even, Turned(), Stencil, Halved, Damped, largest)
 STUDY = '--preset ks-smoke --data.dataset waves --data.stride_time 1 --network.name stencil --network.options {"points":5} '
 STUDY += '--task.name damped --task.options {"rate":0.8} --methods=halved,even-w-residual,adaptive-w --train.updates 8'
 
@@ -109,7 +109,7 @@ STUDY += '--task.name damped --task.options {"rate":0.8} --methods=halved,even-w
 def test_a_study_runs_with_everything_that_others_registered(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]})  # the others: tests/report
-    for registry, name, thing in PLUGINS:
+    for registry, name, thing in zip(REGISTRIES, NAMES, THINGS, strict=True):
         monkeypatch.setitem(registry, name, thing)
     np.savetxt("train.tab", np.concatenate([Waves().block(i, i + 1).fields.reshape(1, -1) for i in range(20)]))
     for data in ("--data.size tiny --jobs 1", "--data.train train.tab --jobs 2"):
