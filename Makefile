@@ -21,9 +21,10 @@ $(READY): pyproject.toml constraints.txt
 test: lint types
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-# For the edit loop: without whole studies, commands of the documents, kills, the browser and solvers.
+# For the edit loop: without whole studies, commands of the documents, kills, the browser and solvers, and without
+# checks of types and shapes at every call, which double the time.
 test-fast: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'not slow and not long'
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -o addopts='--strict-markers -q -rs' -m 'not slow and not long'
 
 lint: $(READY)
 	$(BIN)/ruff check .

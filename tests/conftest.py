@@ -45,13 +45,22 @@ def copied(smoke, tmp_path):
 
 
 LONG_FIXTURES = {"smoke", "browser"}
+LONG_FILES = {  # solvers, kills and long trainings
+    "test_generate.py",
+    "test_grow.py",
+    "test_kolmogorov.py",
+    "test_ks.py",
+    "test_trainer_killed.py",
+    "test_transonic.py",
+    "test_transonic_data.py",
+}
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(items):
     """Mark what takes long, and let it start first, so that two workers end together."""
     for item in items:
-        if LONG_FIXTURES & set(item.fixturenames):
+        if LONG_FIXTURES & set(item.fixturenames) or item.path.name in LONG_FILES:
             item.add_marker("long")
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 

@@ -2,11 +2,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from matplotlib.image import imread
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
+@pytest.mark.long
 def test_the_oracle_example_shows_the_whole_method(tmp_path):
     script = EXAMPLES / "01_oracle.py"
     assert len(script.read_text().splitlines()) < 60

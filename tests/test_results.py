@@ -46,6 +46,7 @@ def test_a_record_has_the_data_of_its_preset_and_every_method_and_seed(flow):
     assert budgets == {config.train.updates}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flow", GRIDS)
 def test_every_row_of_a_record_has_an_emulator_that_steps(flow):
     rows = read_rows(MINI / flow / "results.jsonl")

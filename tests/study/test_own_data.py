@@ -32,6 +32,7 @@ def waves(count, frames=12, points=16, channels=1):
     return Trajectories.from_array(fields.astype(np.float32), dt=0.1, parameters={"speed": speed})
 
 
+@pytest.mark.long
 def test_ones_own_file_is_divided_used_in_place_and_conditioned_on(tmp_path):
     save(waves(20), tmp_path / "mine.h5")
     command = ["evaluate", str(tmp_path / "r"), *SHORT]
@@ -86,6 +87,7 @@ def test_a_grid_that_does_not_fit_the_network_is_refused():
         network_for(replace(config.network, multipliers=(1, 1, 1)), layout, Forecast())
 
 
+@pytest.mark.long
 def test_a_dry_run_writes_nothing_and_names_every_unit(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["run", "--preset", "transonic-paper", "--dry-run"]) == 0
