@@ -44,17 +44,17 @@ class Problem(NamedTuple):
     batch: int
 
     @classmethod
-    def of(cls, folder: Path, size: str) -> Problem:
+    def of(cls, folder: Path) -> Problem:
         train, test = (load(folder / f"{split}.h5") for split in ("train", "test"))
         channels, grid = len(train.channels), train.layout.grid
         ends = ["circular" if b == "periodic" else "zeros" for b in train.layout.boundary]
-        network = mini(size, in_channels=2 * channels, out_channels=channels, padding=tuple(ends))
+        network = mini(in_channels=2 * channels, out_channels=channels, padding=tuple(ends))
         sample = torch.from_numpy(train.read(0, min(len(train), 64))).float()
         spread = sample.transpose(0, 2).flatten(1).std(1).reshape(-1, *[1] * len(grid))
         steps = (sample[:, 1:] - sample[:, :-1]) / spread
         fields = torch.from_numpy(test.read(0, len(test), slice(0, 11))).float() / spread
-        increment, batch = steps.std().item(), 32 // len(grid) ** 2
-        return cls(train.load().pairs(), fields, spread, increment, network, batch)
+        facts = steps.std().item(), network, 32 // len(grid) ** 2
+        return cls(train.load().pairs(), fields, spread, *facts)
 
     def trainer(self, name: str, rate: float, updates: int, seed: int = 0) -> Trainer:
         torch.manual_seed(seed)
@@ -100,7 +100,6 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rates", nargs="+", default=[], help="optimiser=rate[,rate …]")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--size", default="small")
     args = parser.parse_args()
     torch.set_num_threads(1)
     given = dict(entry.split("=") for entry in args.rates)
@@ -108,7 +107,7 @@ if __name__ == "__main__":
     print("| data | optimiser | rate | cost | updates | seconds | one step | ten steps |")
     print("|---|---|---|---|---|---|---|---|")
     for folder in args.folders:
-        problem = Problem.of(folder, args.size)
+        problem = Problem.of(folder)
         costs = problem.costs()
         runs = [(n, r, s) for n in OPTIMISERS for r in rates[n] for s in args.seeds]
         for name, rate, seed in runs:

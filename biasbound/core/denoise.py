@@ -97,7 +97,7 @@ class Prediction(ABC):
 class Scaled(Prediction):
     """The family over a scale c, in the network's units; σ̃ = s/a.
 
-        z_est = w z_t/a − o F(g z_t),    w = c²/(c² + σ̃²),    o = √((1 − w)² + w²σ̃²),    g = c_g/√(c_g² + σ̃²)
+        z_est = w z_t/a − o F(g z_t),    w = c²/(c² + σ̃²),    o = √((1 − w)² + w²σ̃²),    g = c/√(c² + σ̃²)
 
     Below σ̃ ≈ c the network removes noise, above it predicts z from x alone, as a direct network does. w is the optimal
     weight of a measurement with noise σ̃ beside a guess with error c. The gate g keeps noise out of the network where
@@ -106,7 +106,7 @@ class Scaled(Prediction):
 
     title: str
     c: float
-    gate: float = math.inf  # c_g
+    gated: bool = False  # whether the network sees g z_t instead of z_t
     sign: float = 1.0  # of the output: −1 for x₀-prediction, whose network learns z and not −z
     start: Literal["sigma", "error"] = "sigma"
 
@@ -119,7 +119,7 @@ class Scaled(Prediction):
         return self.sign / o * (w * s / a * eps - rest * z)
 
     def shown(self, z_t: State, a: Coefficient, s: Coefficient) -> State:
-        return z_t if self.gate == math.inf else z_t / (1 + (s / (a * self.gate)) ** 2) ** 0.5
+        return z_t / (1 + (s / (a * self.c)) ** 2) ** 0.5 if self.gated else z_t
 
     def parts(self, a: Coefficient, s: Coefficient) -> tuple[Coefficient, Coefficient, Coefficient]:
         """(w, 1 − w, o), without loss of digits at either end, c = ∞ and c = 0."""
@@ -136,7 +136,7 @@ PREDICTIONS: dict[str, Prediction] = home(
         "eps": Scaled("ε-prediction", math.inf),
         "x0": Scaled("x0-prediction", 0.0, sign=-1.0, start="error"),
         "v": Scaled("v-prediction", 1.0),
-        "scaled": Scaled("scaled prediction", 1.0, gate=1.0, start="error"),
+        "scaled": Scaled("scaled prediction", 1e-3, gated=True, start="error"),
     },
 )
 

@@ -45,8 +45,10 @@ class SearchOptions:
     """separate: σ_0 is the lowest solved level, or that of least error; auto: as suits the prediction"""
     seed: int = 0
     """seed of the noise in the measurements"""
-    warm: float = 0.25
-    """grow: share of the budget that trains the top level alone, whose error gives the scale c"""
+    warm: float = 0.4
+    """grow: share of the budget that trains the top level, whose error gives the scale c"""
+    band: float = 0.15
+    """grow: share of the samples of that time for levels below the top, so that none is new to the network later"""
     share: float = 0.6
     """grow: share of the budget after which the ladder is fixed"""
     lowest: float = 0.8

@@ -195,13 +195,13 @@ def _repeated(rows: Sequence[Row]) -> bool:
 
 
 def _unequal(rows: Sequence[Row]) -> dict[str, float]:
-    """{dataset: largest ledger over the least − 1}, where that is more than LEDGER_SLACK."""
+    """{dataset: largest ledger over the least}, where they differ by more than LEDGER_SLACK."""
     known: dict[str, list[int]] = {}
     for row in rows:
         if row.ledger:
             known.setdefault(row.dataset, []).append(row.ledger)
-    gaps = {d: max(counts) / min(counts) - 1 for d, counts in known.items()}
-    return {d: gaps[d] for d in sorted(gaps, key=_dataset_order) if gaps[d] > LEDGER_SLACK}
+    ratio = {d: max(counts) / min(counts) for d, counts in known.items()}
+    return {d: ratio[d] for d in sorted(ratio, key=_dataset_order) if ratio[d] > 1 + LEDGER_SLACK}
 
 
 def _notes(rows: Sequence[Row], lost: bool) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ def _notes(rows: Sequence[Row], lost: bool) -> tuple[str, ...]:
     known = {row.metric for row in rows}
     normalised = {row.dataset for row in rows if errors_of(row.dataset).normalised}
     units = ", ".join(sorted(DATASETS.get(d, d) for d in normalised))
-    gaps = ", ".join(f"{DATASETS.get(d, d)} {100 * gap:.2g} %" for d, gap in _unequal(rows).items())
+    gaps = ", ".join(f"{DATASETS.get(d, d)} {ratio:.3g}" for d, ratio in _unequal(rows).items())
     notes = {
         "Best of each dataset in bold or starred.": True,
         "± is the standard deviation over seeds.": _repeated(rows),
@@ -217,7 +217,7 @@ def _notes(rows: Sequence[Row], lost: bool) -> tuple[str, ...]:
         "High-correlation time: mean (worst 10 %, best 10 %).": "correlation_time" in known,
         f"Errors in normalised units: {units}.": bool(normalised),
         "Ledger: training samples passed through the network.": any(row.ledger for row in rows),
-        f"Ledgers differ, so the methods were not trained equally: by up to {gaps}.": bool(gaps),
+        f"Ledgers differ, so the methods were not trained equally; largest over least: {gaps}.": bool(gaps),
         "∞: a trajectory became non-finite or its error overflowed.": lost,
         "Broken: trajectories that became non-finite.": "broken" in known,
     }

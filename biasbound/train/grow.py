@@ -1,10 +1,11 @@
 r"""The ladder grown inside one training: one optimiser, one decay of the learning rate, one budget.
 
-    warm     the top alone is trained: a prediction from x, as the direct model's. Its measured error gives the scale c of
+    warm     the top is trained: a prediction from x, as the direct model's. A few samples are spread over a band of lower
+             levels, so that none of them is new to the network later. The measured error of the top gives the scale c of
              the denoiser, and the grid of levels below the top
     rounds   the ladder and the next `ahead` levels below its frontier are trained side by side. After each round their
              biases are measured with the averaged network: of the levels that are stable, feasible from the frontier
-             and better than it, the lowest joins; those between are dropped again
+             and better than it, that of the least error after the jump joins; those between are dropped again
     rest     from `share` of the budget on the ladder alone is trained, its lowest level the most
     end      the ladder is derived once more from the final network over the levels that it was trained on
 
@@ -91,9 +92,12 @@ class Grower:
         """Up to a share of the budget, on the levels and shares of the samples of the present state."""
         state, trainer = self.state, self.trainer
         trainer.choosing = trainer.options.keep == "best" and state.fixed  # before, errors are of other ladders
-        ahead = () if state.fixed or not state.grid else state.below[: self.options.ahead or None]
-        levels = (*state.ladder, *ahead)
+        ahead = () if state.fixed else state.below[: self.options.ahead or None]
+        band = () if state.grid or not self.options.band else self._band()
+        levels = (*state.ladder, *ahead, *band)
         shares = self._shares(state.ladder, ahead, state.fixed)
+        if band:
+            shares = (1 - self.options.band, *[self.options.band / len(band)] * len(band))
         for model in (trainer.model, trainer.averaged):
             if state.c is not None:
                 model.rescale(state.c)
@@ -102,6 +106,16 @@ class Grower:
         trainer.model.schedule = Schedule(levels[::-1])
         trainer.model.recipe = replace(trainer.model.recipe, share=shares[::-1] if len(levels) > 1 else None)
         trainer.run(until=math.ceil(share * trainer.total), save=False)
+
+    def _band(self) -> tuple[float, ...]:
+        """Levels from the spread r of the target down to a hundredth of it, three per decade."""
+        ratios = (self._spread() * 10 ** (-q / 3) for q in range(7))
+        return tuple(k / math.sqrt(1 + k * k) for k in ratios)
+
+    def _spread(self) -> float:
+        """r, the spread of the target, the root mean square over channels."""
+        scale = self.trainer.model.target.scale or (1.0,)
+        return math.sqrt(sum(one**2 for one in scale) / len(scale))
 
     def _shares(self, ladder: Sequence[float], ahead: Sequence[float], fixed: bool) -> tuple[float, ...]:
         """Of the samples, from the top down: alike, or `lowest` for σ_0 once the ladder is fixed.
@@ -131,10 +145,8 @@ class Grower:
         if denoiser.prediction != "scaled":
             levels = grid(self.options).sigma[::-1]
             return replace(self.state, grid=levels, history=(*self.state.history, told))
-        scale = denoiser.target.scale or (1.0,)
-        r = math.sqrt(sum(one**2 for one in scale) / len(scale))
         levels = (top, *(s for s in grid_below(error, self.options) if s < top))
-        return replace(self.state, grid=levels, c=error / r, history=(*self.state.history, told))
+        return replace(self.state, grid=levels, c=error / self._spread(), history=(*self.state.history, told))
 
     def _joined(self, now: int) -> Growth:
         """The state after a round: with one more level in the ladder, or not."""
@@ -152,7 +164,9 @@ class Grower:
             and two[s].value(bound) <= options.tau
             and found[s].clean.mean < better
         ]
-        ladder = (*state.ladder, min(feasible)) if feasible else state.ladder
+        # The error after the jump: a lower level with a larger bias may be no gain.
+        reached = {s: found[s].clean.mean * two[s].value(bound) for s in feasible}
+        ladder = (*state.ladder, min(reached, key=reached.__getitem__)) if feasible else state.ladder
         idle = 0 if feasible else state.idle + 1
         told = {
             "update": self.trainer.progress.update,

@@ -135,8 +135,8 @@ class Soap(_Stacked):
 
     Q_L and Q_R approach the eigenvectors of L and R: they start as the identity, and every
     `every` updates one power iteration with QR refreshes them. Adam's averages live in the basis:
-    where it turns by P, the means turn by P and the squares by P's squared entries, as those of
-    uncorrelated numbers do. A side longer than `limit` is not rotated.
+    the mean turns with it. The squares stay: mixing them by the squared entries of the turn lets
+    large ones into small ones and trains worse. A side longer than `limit` is not rotated.
 
     Two choices differ from the authors' code, which starts from the eigenvectors of the first
     gradient and sorts them at each refresh. Where L has no rank, or equal eigenvalues, both follow
@@ -198,10 +198,8 @@ def _follow(stack: _Stack, gradient: Tensor, group: dict[str, Any]) -> None:
         if due:
             floor = FLOOR * cov.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
             new = torch.linalg.qr(torch.baddbmm(floor * basis, cov, basis)).Q
-            change = new.mT @ basis
-            for name, by in (("exp_avg", change), ("exp_avg_sq", change.square())):
-                kept = stack.slots[name]
-                kept.copy_(by @ kept if side == "l" else kept @ by.mT)
+            mean, turn = stack.slots["exp_avg"], new.mT @ basis
+            mean.copy_(turn @ mean if side == "l" else mean @ turn.mT)
             basis.copy_(new)
 
 

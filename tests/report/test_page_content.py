@@ -34,7 +34,7 @@ def test_the_document_has_no_handlers_and_no_addresses(study):
     assert parser.found == []
     assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
     assert "https://" not in text
-    assert len(text.encode()) < 5_000_000
+    assert len(text.encode()) < 3_000_000
     assert "default-src &#x27;none&#x27;" in text
 
 

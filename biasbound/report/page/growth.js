@@ -63,7 +63,7 @@ class GrowthMap {
     const cells = growth.cells.map((c, i) => {
       const left = x.at(c.update) - side / 2, top = y.at(heightOf(c.sigma)) - side / 2;
       const half = (bias, shift) => make("rect", { x: left + shift, y: top, width: side / 2, height: side, fill: biasColour(bias.mean ?? Infinity), "data-cell": i });
-      return make("g", {}, half(c.own, 0), half(c.two_step, side / 2), make("rect", { class: c.feasible ? "tried feasible" : "tried", x: left, y: top, width: side, height: side, "data-cell": i }));
+      return make("g", {}, half(c.own, 0), half(c.two_step, side / 2), make("rect", { class: c.feasible ? "tried feasible" : "tried", "stroke-width": c.feasible ? Math.min(2.4, side / 5) : 1, x: left, y: top, width: side, height: side, "data-cell": i }));
     });
     const note = (update, text, anchor) => make("text", { x: x.at(update) + (anchor === "start" ? 5 : -5), y: MARGIN.top + 10, "text-anchor": anchor }, text);
     this.canvas.setAttribute("viewBox", `0 0 ${width} ${height}`);

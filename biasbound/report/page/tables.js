@@ -24,7 +24,7 @@ function startTradeoff() {
   const rows = STUDY.tradeoff;
   if (rows.length < 2) { drop(byId("tradeoff")); return; }
   chart(byId("tradeoff"), {
-    label: "1-step error against network calls", x: { label: "network calls per frame (NFE)", short: "NFE", log: true },
+    label: "1-step error against network calls", x: { label: "network calls per frame (NFE)", short: "NFE", log: true, whole: true },
     y: { label: `1-step ${STUDY.error}`, log: true }, height: 280,
     series: rows.map((r) => ({ name: r.name, text: r.name, style: styleOf(r.method), dots: true, x: [r.nfe], y: [r.mse] })),
   });
