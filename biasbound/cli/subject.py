@@ -42,13 +42,14 @@ def subject_of(what: str | Path, given: argparse.Namespace) -> Subject:
     """An emulator's folder, or `package.module:factory` of one's own denoiser, on --pairs pairs of --data."""
     if given.pairs < 1:
         raise ValueError(f"--pairs must be at least 1, got {given.pairs}")
+    data = opened(given)
     if Path(what).is_dir():
-        return _emulated(what, given)
+        return _emulated(what, data, given.pairs)
     from biasbound.models.normalise import Normalisation
     from biasbound.models.task import Forecast
     from biasbound.study.stages.material import spread
 
-    denoiser, task, data = _made(str(what)), Forecast(), opened(given)
+    denoiser, task = _made(str(what)), Forecast()
     batch = spread(data.windows(task.window()), given.pairs)
     frames = batch.frames
     if not given.raw:
@@ -57,19 +58,19 @@ def subject_of(what: str | Path, given: argparse.Namespace) -> Subject:
     return Subject(str(what), denoiser, task.given(frames, batch.conditions), task.wanted(frames)[0])
 
 
-def _emulated(folder: str | Path, given: argparse.Namespace) -> Subject:
+def _emulated(folder: str | Path, data: Any, pairs: int) -> Subject:
     from biasbound.models.diffusion import chain_of
     from biasbound.models.emulator import load
     from biasbound.study.stages.material import spread
     from biasbound.study.stages.rollout import require_fit
 
-    emulator, data = load(folder), opened(given)
+    emulator = load(folder)
     chain = chain_of(emulator.model)
     if chain is None:
         raise ValueError(f"{folder} has no chain to measure: only a diffusion emulator has one")
     require_fit(emulator, data)
     means, task = emulator.normalisation, chain.frame.task
-    batch = spread(data.condition_on(*emulator.conditions).windows(task.window()), given.pairs)
+    batch = spread(data.condition_on(*emulator.conditions).windows(task.window()), pairs)
     frames = means.encode(batch.frames, 2)
     x, y = task.given(frames, means.planes(batch.conditions, frames)), task.wanted(frames)[0]
     return Subject(str(folder), chain, x, y, chain.schedule, chain.transition, chain.rule.start)
