@@ -159,8 +159,6 @@ def test_the_full_size_has_the_mach_numbers_of_the_original():
         (lambda: o_grid(32, 48, wall=1e-7), "rings"),
         (lambda: TransonicCylinder((0.5,), resolution=(512, 64)).block(0, 1), "resolution"),
         (lambda: TransonicCylinder((0.5,)).block(1, 2), "trajectories"),
-        (lambda: source("transonic", "huge"), "size"),
-        (lambda: source("transonic", "full", test="near"), "extrapolate, interpolate, long"),
     ],
 )
 def test_bad_input_is_named(call, word):
@@ -191,9 +189,13 @@ def test_fresh_and_cached_kernels_give_the_same_bytes(tmp_path):
     """A worker that compiles and one that finds the cache write the same file."""
     code = """if True:
         import hashlib
-        from biasbound.flows.transonic import TransonicCylinder
-        block = TransonicCylinder((0.8,), frames=2, warmup=0.5, cells=(16, 24)).block(0, 1)
-        print(hashlib.sha256(block.fields.tobytes()).hexdigest())"""
+        import numpy as np
+        from biasbound.flows.transonic.flow import Flow
+        from biasbound.flows.transonic.grid import o_grid
+        grid = o_grid(16, 24)
+        flow = Flow(grid, np.random.default_rng(0).uniform(0.9, 1.1, (4, *grid.shape)))
+        flow.advance(0.5)
+        print(hashlib.sha256(flow.w.tobytes()).hexdigest())"""
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     runs = [
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
