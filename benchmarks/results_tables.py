@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from equal_ledger import table
+
 from biasbound.core.schedule import Schedule
 from biasbound.metrics.rows import Row, over_seeds, read_rows, select
 from biasbound.models.method import method, title_of
@@ -18,6 +20,7 @@ from biasbound.report.tables import demo_table, table1
 
 ROOT = Path(__file__).resolve().parents[1]
 MINI = ROOT / "results" / "mini"
+GROWN = ROOT / "results" / "grown"
 FLOWS = ("ks", "kolmogorov", "transonic")
 LOOSE = "kolmogorov, τ = 1.10, three seeds"
 PLACES = {**{flow: flow for flow in FLOWS}, LOOSE: "studies/kolmogorov-tau-1.10"}
@@ -244,9 +247,15 @@ def _table1(flow: str) -> str:
     return table1(rows_of(flow)).markdown()
 
 
+def grown() -> str:
+    """Ratios at an equal ledger, from the records of ladders that grew."""
+    return "\n\n".join(table(GROWN / name) for name in ("ks-5000", "ks-15000"))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     **{flow: partial(_table1, flow) for flow in FLOWS},
-    "ks-short": lambda: demo_table(rows_of("ks")).markdown(),
+    "ks-grown": lambda: demo_table(read_rows(GROWN / "ks-5000" / "results.jsonl")).markdown(),
+    "grown": grown,
     "bars": bars,
     "totals": totals,
     "found": found,
