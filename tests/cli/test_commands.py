@@ -108,7 +108,7 @@ def test_data_that_do_not_fit_the_emulator_are_refused(smoke, tmp_path, capsys):
         (["report", "nowhere"], ["nowhere"]),
         (["status", "nowhere"], ["nowhere"]),
         (["compare", "nowhere", "--out", "x"], ["nowhere"]),
-        (["diagnose", "nowhere", "--data", "no.h5"], ["nowhere"]),
+        (["diagnose", "nowhere", "--data", "no.h5"], ["no.h5"]),
         (["schedule", "make", "levels", "--out", "x.json"], ["--sigma"]),
         (["schedule", "make", "levels", "--sigma", "0.5,0.1", "--out", "x.json"], ["increase"]),
         (["schedule", "plot", "no.json", "--out", "x.png"], ["no.json"]),
