@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -71,6 +71,13 @@ class Jump:
     start: Annotated[float, Field(alias="from")]
     mean: Infinite
     stderr: Infinite
+    pooled: Infinite | None = None  # the statistics that records before them lack
+    q95: Infinite | None = None
+
+    def value(self, statistic: str) -> float:
+        """The one that the search bounded."""
+        found: float | None = getattr(self, statistic)
+        return self.mean if found is None else found
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,7 @@ class LandscapeFile:
     levels: tuple[float, ...]
     clean: tuple[Measured, ...]
     biases: tuple[Jump, ...]
+    statistic: Literal["mean", "pooled", "q95"] = "mean"
 
 
 @dataclass(frozen=True)
@@ -271,7 +279,7 @@ def _landscape(path: Path) -> Landscape | None:
         return None
     try:
         levels = Schedule(found.levels).sigma
-        biases = {(b.to, b.start): (b.mean, b.stderr) for b in found.biases}
+        biases = {(b.to, b.start): (b.value(found.statistic), b.stderr) for b in found.biases}
         pairs = {(to, start) for to in levels for start in levels if to < start}
         if missing := pairs - biases.keys():
             raise ValueError(f"{len(missing)} of {len(pairs)} biases are missing")

@@ -6,7 +6,9 @@ r"""The ladder grown inside one training: one optimiser, one decay of the learni
     rounds   the ladder and the next `ahead` levels below its frontier are trained side by side. After each round their
              biases are measured with the averaged network: of the levels that are stable, feasible from the frontier
              and better than it, that of the least error after the jump joins; those between are dropped again
-    rest     from `share` of the budget on the ladder alone is trained, its lowest level the most
+    rest     from `share` of the budget on the ladder alone is trained, its lowest level the most. Under the rule `best`
+             levels that no ladder of least error uses are dropped first: where refining does not pay, all of the rest
+             trains the top
     end      the ladder is derived once more from the final network over the levels that it was trained on
 
 A killed growth goes on where its last checkpoint stands: what a round measured is part of the checkpoint, and every
@@ -21,7 +23,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from biasbound.core.bias import Estimate, Stability, TwoStepTable, clean_error, stability
-from biasbound.core.front import best_schedule, optimal_schedules
+from biasbound.core.bias.estimate import Statistic
+from biasbound.core.front import Front, at_most, best_schedule, inference_error, optimal_schedules
 from biasbound.core.ladder import grid, grid_below, measure_of
 from biasbound.core.noise import Condition, State
 from biasbound.core.options import SearchOptions
@@ -29,8 +32,6 @@ from biasbound.core.schedule import Schedule
 from biasbound.core.search import greedy_schedule
 from biasbound.models.diffusion import Diffusion
 from biasbound.train.trainer import Trainer
-
-__all__ = ["Grower", "Grown", "Growth"]
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,12 @@ class Grown:
 
     schedule: Schedule
     tau: float
+    statistic: Statistic  # of the biases, which τ bounds
     growth: Growth
     table: TwoStepTable
     levels: dict[float, Stability]
-    front: dict[int, tuple[Schedule, Estimate]]
+    front: Front
+    greedy: tuple[Schedule, Estimate]  # the greedy ladder and its measured error, to be compared with the front
 
 
 class Grower:
@@ -178,7 +181,22 @@ class Grower:
         grown = replace(state, ladder=ladder, rounds=now, idle=idle, history=(*state.history, told))
         spent = now >= options.rounds or not grown.below
         tired = options.patience is not None and idle >= options.patience
-        return replace(grown, fixed=spent or tired)
+        return self._fixed(grown) if spent or tired else grown
+
+    def _fixed(self, grown: Growth) -> Growth:
+        """The ladder that the rest of the budget trains: under the rule `best` that of least error so far."""
+        if self.options.rule != "best" or len(grown.ladder) == 1:
+            return replace(grown, fixed=True)
+        front = self._front(self.trainer.averaged, grown.ladder, 1_000_001)
+        kept = at_most(front, max(front))[0].sigma[::-1]
+        last = {**grown.history[-1], "ladder": list(kept)}
+        return replace(grown, fixed=True, ladder=kept, history=(*grown.history[:-1], last))
+
+    def _front(self, denoiser: Diffusion, levels: Sequence[float], shift: int) -> Front:
+        """The exact front over these levels, on noise of its own."""
+        how, calls = measure_of(self.options, denoiser.transition, shift), min(len(levels), self.options.calls)
+        told: dict[str, Any] = {"draws": how.draws, "generator": how.generator, "transition": how.transition}
+        return optimal_schedules(denoiser, self.x, self.y, levels, calls, **told)
 
     def _derived(self) -> Grown:
         """The ladder of the final network, by the greedy rule or as the best of the exact front."""
@@ -194,15 +212,22 @@ class Grower:
             return table(to, start).value(options.statistic)
 
         greedy = greedy_schedule(usable, bias, options.tau, meta={"start": "sigma"})
-        calls = min(len(trained), options.calls)
-        told = {"draws": options.draws, "generator": how.generator, "transition": denoiser.transition}
-        front = optimal_schedules(denoiser, self.x, self.y, trained, calls, **told)
+        front = self._front(denoiser, trained, 1_000_005)
+        error = (
+            front[len(greedy)][1] if front.get(len(greedy), (None,))[0] == greedy else self._error(denoiser, greedy)
+        )
         chosen = best_schedule(front) if options.rule == "best" else greedy
         meta = {**greedy.meta, "method": "grown", "rule": options.rule, "greedy": list(greedy.sigma)}
         schedule = Schedule(chosen.sigma, meta | {"front": {str(k): s.sigma for k, (s, _) in front.items()}})
         for model in (self.trainer.model, self.trainer.averaged, denoiser):
             model.schedule = schedule
-        return Grown(schedule, options.tau, self.state, table, levels, front)
+        return Grown(schedule, options.tau, options.statistic, self.state, table, levels, front, (greedy, error))
+
+    def _error(self, denoiser: Diffusion, ladder: Schedule) -> Estimate:
+        """E_inf of a ladder that is not on the front, on the front's noise."""
+        how = measure_of(self.options, denoiser.transition, 1_000_005)
+        told: dict[str, Any] = {"draws": how.draws, "generator": how.generator, "transition": how.transition}
+        return inference_error(denoiser, self.x, self.y, ladder, **told)
 
     def _keep(self, state: Growth, on_round: Callable[[Growth], None] | None) -> None:
         self.state = state

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import Filter, advected, diffusion, frame, seeded
 
+from biasbound.core.front import at_most
 from biasbound.core.ladder import grid
 from biasbound.core.noise import ShardGenerator, draw_index
 from biasbound.core.options import SearchOptions
@@ -143,6 +144,26 @@ def test_a_stratified_draw_gives_every_level_its_share_up_to_one_sample(parts, c
         assert abs((index == i).sum().item() - asked * count) < 1 + 1e-6
     halves = [draw_index(len(share), count, ShardGenerator(rank, 2, 3), share) for rank in (0, 1)]
     assert torch.equal(torch.cat(halves), draw_index(len(share), 2 * count, seeded(3), share))
+
+
+@pytest.mark.parametrize(("power", "gain", "pays"), [(0.02, 0.5, False), (0.5, 0.01, True)])
+def test_levels_that_do_not_pay_are_dropped_before_the_rest(power, gain, pays):
+    """Clean errors fall with the level in both cases, but in one of them the chain's own error takes more than that."""
+    rules = {"levels": 8, "sigma_min": 1e-3, "sigma_max": 0.5, "tau": 2.0, "tau_explore": 2.0, "rounds": 6}
+    found = {}
+    for rule in ("greedy", "best"):
+        options = SearchOptions(**SEARCH | rules | {"rule": rule})
+        model = Known(Filter(), frame(), schedule=grid(options), prediction="v")
+        model.oracle = AffineOracle(lambda s: 0.3 * s**power, lambda s: 0.0 if s > 0.4 else gain)
+        grower = Grower(options, trainer(model), *model.oracle.pairs((64, 1, 16), seeded()))
+        found[rule] = grower.run()
+        assert found[rule].growth.history[-1]["ladder"] == list(grower.state.ladder)
+    assert len(found["greedy"].growth.ladder) > 1
+    assert (len(found["best"].growth.ladder) > 1) is pays
+    for one in found.values():
+        ladder, error = one.greedy
+        least = at_most(one.front, len(ladder))[1]
+        assert error.mean >= least.mean - 4 * (error.stderr + least.stderr)
 
 
 # --- killed and resumed --------------------------------------------------------------------------

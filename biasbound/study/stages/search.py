@@ -82,16 +82,19 @@ def _write(folder: Path, schedule: Schedule, table: TwoStepTable, found: Explora
         "solved": {repr(s): [v.checkpoint, v.bias, v.round] for s, v in found.solved.items()},
         "points": explorer.points,
     }
-    write_json(folder / "landscape.json", _landscape(schedule, table, explorer.options.tau), None)
+    write_json(
+        folder / "landscape.json", _landscape(schedule, table, explorer.options.tau, explorer.options.statistic), None
+    )
     write_json(folder / "exploration.json", exploration, None)
     schedule.save(folder / "schedule.json")
 
 
-def _landscape(schedule: Schedule, table: TwoStepTable, tau: float) -> dict[str, Any]:
-    """Every two-step bias between the levels, and their clean errors."""
+def _landscape(schedule: Schedule, table: TwoStepTable, tau: float, statistic: str) -> dict[str, Any]:
+    """Every two-step bias between the levels, which of its statistics τ bounds, and the clean errors of the levels."""
     biases = [{"to": to, "from": start, **_told(bias)} for to, start, bias in table.matrix()]
     return {
         "tau": tau,
+        "statistic": statistic,
         "start": schedule.meta["start"],
         "start_sigma": schedule.sigma[0],
         "levels": table.levels,
@@ -101,19 +104,22 @@ def _landscape(schedule: Schedule, table: TwoStepTable, tau: float) -> dict[str,
 
 
 def _told(found: Estimate) -> dict[str, float | None]:
-    """Mean and standard error; a single pair has none, and JSON no infinity."""
-    return {
-        "mean": found.mean if math.isfinite(found.mean) else None,
-        "stderr": found.stderr if math.isfinite(found.stderr) else None,
-    }
+    """Mean, standard error and, of a bias, its other statistics; a single pair has no error, and JSON no infinity."""
+    told = {name: getattr(found, name) for name in ("mean", "stderr", "pooled", "q95")}
+    return {k: v if v is None or math.isfinite(v) else None for k, v in told.items() if v is not None}
+
+
+def _point(ladder: Schedule, error: Estimate) -> dict[str, Any]:
+    return {"calls": len(ladder), "sigma": ladder.sigma, **_told(error)}
 
 
 def write_growth(grown: Grown, folder: Path, rank: int = 0) -> None:
     """Write schedule.json, landscape.json, growth.json and front.json of a ladder that grew."""
     if rank != 0:
         return
-    front = [{"calls": k, "sigma": s.sigma, **_told(found)} for k, (s, found) in sorted(grown.front.items())]
-    write_json(folder / "landscape.json", _landscape(grown.schedule, grown.table, grown.tau), None)
+    front = [_point(*found) for _, found in sorted(grown.front.items())]
+    told = {"chosen": len(grown.schedule), "front": front, "greedy": _point(*grown.greedy)}
+    write_json(folder / "landscape.json", _landscape(grown.schedule, grown.table, grown.tau, grown.statistic), None)
     write_json(folder / "growth.json", {"tau": grown.tau, "c": grown.growth.c, "rounds": grown.growth.history}, None)
-    write_json(folder / "front.json", {"chosen": len(grown.schedule), "front": front}, None)
+    write_json(folder / "front.json", told, None)
     grown.schedule.save(folder / "schedule.json")
