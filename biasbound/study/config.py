@@ -159,6 +159,9 @@ class TrainConfig(TrainOptions):
     budget: int | None = None
     """training samples, each pass through the network counted, of all that is behind an emulator: search, training and
     fine-tuning; without it every training has its own updates"""
+    symmetries: tuple[str, ...] = ()
+    """mirror images that the equation allows; every window is trained on in each: x reverses an axis, x:-u changes the
+    sign of u too (Kuramoto-Sivashinsky), :-u the sign alone"""
     tensorboard: bool = field(default=False, metadata={"manner": True})
     """write the training curves for TensorBoard too (pip install 'biasbound[log]')"""
 

@@ -16,6 +16,7 @@ from biasbound.core.noise import Condition, State
 from biasbound.data.batches import Batch
 from biasbound.data.formats import load
 from biasbound.data.layout import Layout
+from biasbound.data.symmetries import Symmetry, group, images
 from biasbound.data.trajectories import Trajectories, Windows
 from biasbound.models.normalise import Normalisation
 from biasbound.models.task import TASKS, Task
@@ -96,10 +97,21 @@ class Material:
         frames = self.normalisation.encode(batch.frames.to(self.device), 2)
         return Batch(frames, self.normalisation.planes(batch.conditions, frames))
 
-    def batches(self, window: int) -> tuple[Callable[[Any], Batch], int]:
-        """What a `Trainer` wants: batches of training windows by number, and how many there are."""
+    def batches(self, window: int, symmetries: Sequence[str] = ()) -> tuple[Callable[[Any], Batch], int]:
+        """What a `Trainer` wants: batches of training windows by number, and how many there are.
+
+        With symmetries every window is there once per element of their group.
+        """
         windows = self.train.windows(window)
-        return lambda index: self.encode(windows[index]), len(windows)
+        elements = group(Symmetry.read(text, self.train.layout) for text in symmetries)
+        if len(elements) == 1:
+            return lambda index: self.encode(windows[index]), len(windows)
+
+        def shown(index: Any) -> Batch:
+            number, which = np.divmod(np.asarray(index), len(elements))
+            return self.encode(images(windows[number], elements, which))
+
+        return shown, len(windows) * len(elements)
 
     def pairs(self, split: str, count: int, task: Task) -> tuple[Condition, State]:
         """(x, y) of `count` pairs spread evenly over a split, in the network's units."""

@@ -42,7 +42,7 @@ def make_search(job: SearchJob, place: Place) -> dict[str, Any]:
     torch.manual_seed(place.seed)
     spec = material.network(job.network, task)
     made: Any = job.method.build(spec, task, material.scale, {**job.options, "schedule": grid(options)})
-    batch, items = material.batches(task.window())
+    batch, items = material.batches(task.window(), job.train.symmetries)
     trainer = Trainer(
         made.to(material.device),
         batch,

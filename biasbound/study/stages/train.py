@@ -51,7 +51,7 @@ def make_finetune(job: FinetuneJob, place: Place) -> dict[str, Any]:
     """Unrolled training, from the emulator that training left."""
     start, section = load(place.inputs["train"] / "emulator"), job.finetune
     model = start.model.to(place.material.device)
-    _, items = place.material.batches(model.frame.task.window())
+    _, items = place.material.batches(model.frame.task.window(), job.train.symmetries)
     updates = section.updates or max(1, fit_options(job.train, place.seed).total(items) // 5)
     rates = {"lr": section.lr, "lr_final": section.lr_final, "warmup": 0, "keep": "last"}
     model.recipe = job.method.recipe(section.unroll, section.proxy_steps, section.detach)
@@ -80,7 +80,7 @@ def _fit(
     search: SearchConfig | None = None,
 ) -> dict[str, Any]:
     folder, task = place.folder, model.frame.task
-    batch, items = place.material.batches(task.window(model.recipe.unroll))
+    batch, items = place.material.batches(task.window(model.recipe.unroll), train.symmetries)
     trainer = Trainer(
         model,
         batch,
