@@ -17,8 +17,6 @@ from biasbound.cli.show import dry_run, rescored
 from biasbound.cli.wish import STUDY_COMMANDS, Wish, wish_of
 from biasbound.study.parsing import to_yaml
 
-__all__ = ["compare", "study"]
-
 
 def study(verb: str, argv: Sequence[str]) -> int:
     """Run one of `STUDY_COMMANDS`; returns the exit code."""

@@ -13,8 +13,6 @@ from biasbound.report.page import write_page
 from biasbound.report.study import Study, read_study
 from biasbound.report.write import write_tables
 
-__all__ = ["merged", "write_comparison"]
-
 
 def write_comparison(runs: Sequence[Path], out: Path) -> list[Path]:
     """Write table.md, table.tex, figures/ and index.html of all these runs; returns their paths.

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from biasbound.metrics.rows import Row, select
 
-__all__ = ["Errors", "at_step", "error_name", "errors_of", "one_step"]
-
 NORMALISED = frozenset({"transonic"})
 
 

@@ -14,8 +14,6 @@ from biasbound.report import figures_flow, figures_growth, figures_rows, figures
 from biasbound.report.study import Study
 from biasbound.report.style import Absent
 
-__all__ = ["FIGURES", "OVER_RUNS", "known_figures", "save_figure", "save_figures"]
-
 FIGURES: dict[str, Callable[..., Figure]] = {  # of a study, and of the number that OPTIONS names
     **figures_search.FIGURES,
     **figures_growth.FIGURES,

@@ -15,8 +15,6 @@ from biasbound.report.pictures import evenly, image, quantities, shape_of
 from biasbound.report.study import Study
 from biasbound.report.style import WIDTH, Absent, curve, finish, grid_of, name_ends
 
-__all__ = ["last_spectra", "rollouts", "samples", "spectra", "training"]
-
 COLUMNS = 4  # frames of a flow in two dimensions
 METHODS = 5  # rollouts beside each other at most
 SAMPLES = 3

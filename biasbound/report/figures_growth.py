@@ -16,8 +16,6 @@ from biasbound.report.searches import FrontPoint, Growth, Search
 from biasbound.report.study import Study
 from biasbound.report.style import BIAS_MAP, LADDER, WIDTH, bias_bar, bias_norm, curve, finish, grid_of, needed
 
-__all__ = ["front", "growth"]
-
 GROWN = "03-train, where the ladder grows (search.mode: grow)"
 
 

@@ -13,8 +13,6 @@ from biasbound.report.errors import error_name, one_step
 from biasbound.report.study import Series, Study
 from biasbound.report.style import Absent, curve, finish, grid_of, look, name_ends
 
-__all__ = ["calls", "correlation", "errors", "fsd"]
-
 
 def _methods(study: Study, dataset: str) -> Iterator[tuple[int, str, list[Row]]]:
     """(place, label, rows) of each method on a dataset; its place sets its look everywhere."""

@@ -30,8 +30,6 @@ from biasbound.report.style import (
     needed,
 )
 
-__all__ = ["contributions", "gradients", "ladder", "landscape", "schedules", "thresholds"]
-
 TAUS = (1.01, 1.03, 1.05, 1.10, 1.15)
 SHOWN_TIMES = 4  # of training, in `schedules`
 SIGMA = "noise level σ"

@@ -16,8 +16,6 @@ from pydantic import BeforeValidator
 
 from biasbound.models.gradients import GradientRow
 
-__all__ = ["Infinite", "Level", "LogRow", "Model", "Moment", "Rollout", "RolloutFile", "Run", "Stage", "Unknown"]
-
 Infinite = Annotated[float, BeforeValidator(lambda v: math.inf if v is None else v)]
 Unknown = Annotated[float, BeforeValidator(lambda v: math.nan if v is None else v)]
 LogRow = dict[str, int | float | None]  # of log.jsonl: update, loss, lr and what was measured

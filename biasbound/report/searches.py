@@ -17,19 +17,6 @@ from biasbound._io import read_json
 from biasbound.core.schedule import Schedule
 from biasbound.report.parts import Infinite, Level
 
-__all__ = [
-    "CURE",
-    "Exploration",
-    "Front",
-    "FrontPoint",
-    "Growth",
-    "Landscape",
-    "Point",
-    "Round",
-    "Search",
-    "read_search",
-]
-
 CURE = "run the stage that writes it again"
 
 

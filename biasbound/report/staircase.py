@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-__all__ = ["staircase", "tau_edges"]
-
 
 def staircase(cells: Sequence[int]) -> tuple[list[float], list[float]]:
     """Steps from jump to jump: right from the diagonal to the cell (from, to), then up again."""

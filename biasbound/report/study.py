@@ -25,8 +25,6 @@ from biasbound.report.parts import Level, LogRow, Model, Moment, Rollout, Rollou
 from biasbound.report.searches import CURE, Search, read_search
 from biasbound.study.stages.material import open_split
 
-__all__ = ["Series", "Step", "Study", "read_study", "told_apart"]
-
 T = TypeVar("T")
 
 

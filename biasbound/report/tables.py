@@ -14,8 +14,6 @@ from biasbound.models.method import order_of, title_of
 from biasbound.report.errors import at_step, errors_of, one_step
 from biasbound.report.layout import Cell, Line, Table
 
-__all__ = ["Table", "demo_table", "table1"]
-
 DATASETS = {"kolmogorov": "Kolmo", "transonic": "Tra", "ks": "KS"}  # in the paper's order
 SEARCHED = order_of("adaptive")[0]  # the family of the searched schedules
 LEDGER_SLACK = 0.01  # the last update of a budget may go a little beyond it

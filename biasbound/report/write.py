@@ -11,8 +11,6 @@ from biasbound.report.page import write_page
 from biasbound.report.study import Study, read_study
 from biasbound.report.tables import table1
 
-__all__ = ["write_report", "write_tables"]
-
 
 def write_report(run: Path, out: Path, *, figures: Sequence[str] | None = None, page: bool = True) -> list[Path]:
     """Write table.md, table.tex, figures/ and index.html of a run into `out`; returns their paths.

@@ -9,8 +9,6 @@ from biasbound.report.figures_growth import joined_at, level_errors
 from biasbound.report.parts import Level
 from biasbound.report.searches import Growth, Search
 
-__all__ = ["front_of", "growth_of"]
-
 
 def growth_of(search: Search) -> dict[str, Any] | None:
     """`rungs` holds [σ, update at which it joined, whether it is in the final ladder]; `cells` every level tried."""

@@ -21,8 +21,6 @@ from biasbound.report.study import Series, Study, told_apart
 from biasbound.report.style import Absent
 from biasbound.report.tables import table1
 
-__all__ = ["payload"]
-
 CURVE_POINTS = 300  # of a training curve or a time series at most
 BIASES = ("own", "two_step", "reb")
 STATISTICS = ("", "_stderr", "_pooled", "_q95")

@@ -19,8 +19,6 @@ from biasbound.report.parts import Model
 from biasbound.report.pictures import quantities
 from biasbound.report.study import Study
 
-__all__ = ["BUDGET", "Cut", "fitted", "pack_error", "pack_truth", "rollouts", "unpack_error"]
-
 BUDGET = 1_400_000  # bytes before base64
 MISSING_TRUTH, MISSING_ERROR = 255, -128
 
