@@ -166,7 +166,7 @@ def _next(wish: Wish, code: int) -> None:
 
 def compare(paths: Sequence[Path], out: Path) -> None:
     """One table, common figures and one page of several runs."""
-    from biasbound.report.compare import write_comparison
+    from biasbound.report.write import write_comparison
 
     for path in write_comparison(list(paths), out):
         if path.suffix != ".pdf":  # each figure is there twice

@@ -15,14 +15,13 @@ from biasbound.report.study import Study
 from biasbound.report.style import Absent
 
 FIGURES: dict[str, Callable[..., Figure]] = {  # of a study, and of the number that OPTIONS names
-    **figures_search.FIGURES,
-    **figures_growth.FIGURES,
-    **figures_rows.FIGURES,
-    **figures_flow.FIGURES,
+    draw.__name__: draw
+    for module in (figures_search, figures_growth, figures_rows, figures_flow)
+    for draw in module.FIGURES
 }
 OPTIONS = {"thresholds": "width"}
 # those that make sense for several runs at once
-OVER_RUNS = (*figures_rows.FIGURES, "thresholds", "contributions", "front")
+OVER_RUNS = (*(draw.__name__ for draw in figures_rows.FIGURES), "thresholds", "contributions", "front")
 KINDS: dict[str, dict[str, Any]] = {"png": {"dpi": 140}, "pdf": {"metadata": {"CreationDate": None}}}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -188,9 +188,4 @@ def training(study: Study) -> Figure:
     return figure
 
 
-FIGURES: dict[str, Callable[[Study], Figure]] = {
-    "samples": samples,
-    "rollouts": rollouts,
-    "training": training,
-    "spectra": spectra,
-}
+FIGURES = (samples, rollouts, training, spectra)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from matplotlib import colormaps
 from matplotlib.axes import Axes
@@ -152,4 +151,4 @@ def _marked(axes: Axes, point: FrontPoint | None, marker: str, colour: str, name
     )  # fmt: skip
 
 
-FIGURES: dict[str, Callable[[Study], Figure]] = {"growth": growth, "front": front}
+FIGURES = (growth, front)

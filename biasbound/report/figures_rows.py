@@ -107,9 +107,4 @@ def fsd(study: Study) -> Figure:
     return _over_time(study, found, "the metric fsd", lambda _: "Fréchet spectral distance")
 
 
-FIGURES: dict[str, Callable[[Study], Figure]] = {
-    "calls": calls,
-    "errors": errors,
-    "correlation": correlation,
-    "fsd": fsd,
-}
+FIGURES = (calls, errors, correlation, fsd)

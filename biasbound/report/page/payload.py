@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from biasbound.metrics.rows import over_seeds, select
 from biasbound.models.method import title_of
 from biasbound.report.errors import error_name, one_step
@@ -16,6 +14,7 @@ from biasbound.report.figures_flow import last_spectra
 from biasbound.report.page.grown import front_of, growth_of
 from biasbound.report.page.rollouts import BUDGET, rollouts
 from biasbound.report.parts import Level, Model, Stage
+from biasbound.report.pictures import evenly
 from biasbound.report.searches import Landscape, Point, Search
 from biasbound.report.study import Series, Study, told_apart
 from biasbound.report.style import Absent
@@ -74,7 +73,7 @@ def _thinned(rows: Sequence[Any], most: int = CURVE_POINTS) -> list[Any]:
     """Evenly chosen rows with both ends."""
     if len(rows) <= most:
         return list(rows)
-    return [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))]
+    return [rows[i] for i in evenly(len(rows), most)]
 
 
 def _table(study: Study) -> dict[str, Any] | None:
