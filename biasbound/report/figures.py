@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +33,17 @@ def known_figures(wishes: Iterable[str]) -> dict[str, dict[str, float]]:
         name, equals, value = wish.partition("=")
         if name not in FIGURES:
             raise ValueError(f"there is no figure {name!r}; choose one of {', '.join(FIGURES)}")
-        found[name] = {}
         if equals and name not in OPTIONS:
             raise ValueError(f"the figure {name} has no option; leave out {equals + value!r}")
-        if equals:
-            found[name] = {OPTIONS[name]: _positive(value, f"{OPTIONS[name]} of the figure {name}")}
+        found[name] = {OPTIONS[name]: _positive(value, f"{OPTIONS[name]} of the figure {name}")} if equals else {}
     return found
 
 
 def _positive(value: str, what: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"the {what} must be a positive number, not {value!r}; give for instance 0.05")
-    return number
+    with suppress(ValueError):
+        if math.isfinite(number := float(value)) and number > 0:
+            return number
+    raise ValueError(f"the {what} must be a positive number, not {value!r}; give for instance 0.05")
 
 
 def save_figures(

@@ -87,15 +87,6 @@ def pack_error(error: Float[np.ndarray, "K ..."]) -> tuple[Int8[np.ndarray, "K .
     return np.where(known, packed, MISSING_ERROR).astype(np.int8), largest
 
 
-def unpack_error(
-    packed: Int8[np.ndarray, "K ..."], largest: Float64[np.ndarray, " K"]
-) -> Float64[np.ndarray, "K ..."]:
-    """What the page computes from it."""
-    share = packed.astype(np.float64) / 127
-    size = largest.reshape(-1, *[1] * (packed.ndim - 1))
-    return np.where(packed == MISSING_ERROR, np.nan, size * share * np.abs(share))
-
-
 def _text(packed: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(packed).tobytes()).decode("ascii")
 
