@@ -24,22 +24,6 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-__all__ = [
-    "as_kind",
-    "lock",
-    "obey",
-    "plain",
-    "read_json",
-    "read_lines",
-    "remove",
-    "replacing",
-    "sync",
-    "workers",
-    "write_json",
-    "write_lines",
-    "write_text",
-]
-
 T = TypeVar("T")
 
 

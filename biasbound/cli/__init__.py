@@ -16,8 +16,6 @@ from biasbound.cli.show import status
 from biasbound.cli.study import compare, study
 from biasbound.cli.wish import STUDY_COMMANDS
 
-__all__ = ["main"]
-
 
 class _Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are one sentence."""

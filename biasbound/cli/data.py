@@ -21,8 +21,6 @@ from biasbound.data.formats import FORMATS
 from biasbound.flows import FLOWS
 from biasbound.registry import allow, known
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Any, words: Sequence[str]) -> None:
     """Register `data` and, if `words` (the command line) begin with it, its sub-commands.

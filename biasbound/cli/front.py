@@ -9,8 +9,6 @@ from typing import Any
 
 from biasbound.cli.subject import Subject, add_stride, subject_of
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Register `front`, which sets `run`."""

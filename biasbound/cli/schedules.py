@@ -11,8 +11,6 @@ from typing import Any
 
 from biasbound.cli import front
 
-__all__ = ["add_parser"]
-
 FORMATS = ("txt", "csv", "betas")
 
 

@@ -11,8 +11,6 @@ from biasbound.cli.wish import cores
 from biasbound.study.config import Config
 from biasbound.study.parsing import ConfigParser
 
-__all__ = ["dry_run", "rescored", "status"]
-
 
 def dry_run(path: Path, config: Config, units: Sequence[Any]) -> None:
     """Stages, parameters, updates, operations and memory; nothing is written."""

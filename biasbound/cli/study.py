@@ -17,8 +17,6 @@ from biasbound.cli.show import dry_run, rescored
 from biasbound.cli.wish import STUDY_COMMANDS, Wish, wish_of
 from biasbound.study.parsing import to_yaml
 
-__all__ = ["compare", "study"]
-
 
 def study(verb: str, argv: Sequence[str]) -> int:
     """Run one of `STUDY_COMMANDS`; returns the exit code."""
@@ -168,7 +166,7 @@ def _next(wish: Wish, code: int) -> None:
 
 def compare(paths: Sequence[Path], out: Path) -> None:
     """One table, common figures and one page of several runs."""
-    from biasbound.report.compare import write_comparison
+    from biasbound.report.write import write_comparison
 
     for path in write_comparison(list(paths), out):
         if path.suffix != ".pdf":  # each figure is there twice

@@ -9,8 +9,6 @@ from typing import Any
 
 from biasbound.registry import imported
 
-__all__ = ["Subject", "add_stride", "opened", "subject_of"]
-
 
 @dataclass(frozen=True)
 class Subject:

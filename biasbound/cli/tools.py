@@ -8,8 +8,6 @@ from typing import Any
 
 from biasbound.cli.subject import add_stride, opened
 
-__all__ = ["add_parsers"]
-
 
 def add_parsers(commands: Any) -> None:
     """Register the commands; each sets `run`, which takes the arguments."""

@@ -12,8 +12,6 @@ from typing import Any
 from biasbound.study.config import UNET, Config
 from biasbound.study.parsing import ConfigParser, config_parser, made, presets, read_config
 
-__all__ = ["STUDY_COMMANDS", "Wish", "cores", "wish_of"]
-
 # verb: (last stage, what it does, next command)
 STUDY_COMMANDS = {
     "run": ("report", "a whole study: data, search, trainings, rollouts, scores, report", "open"),

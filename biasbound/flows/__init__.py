@@ -12,8 +12,6 @@ from typing import Any
 
 from biasbound.registry import home
 
-__all__ = ["FLOWS"]
-
 FLOWS: dict[str, Any] = home(
     "flows",
     {

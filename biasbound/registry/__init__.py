@@ -25,20 +25,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = [
-    "Additions",
-    "additions",
-    "allow",
-    "described",
-    "find",
-    "home",
-    "imported",
-    "kinds",
-    "known",
-    "name_of",
-    "restore",
-]
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ from biasbound.core.diagnose import Diagnosis
 from biasbound.core.noise import alpha_bar
 from biasbound.report.style import WIDTH, curve, finish, look
 
-__all__ = ["appendix_figure", "diagnosis_figure"]
-
 
 def diagnosis_figure(found: Diagnosis) -> Figure:
     """Own-prediction bias and clean-input error against σ, and the REB along the chains."""

@@ -7,29 +7,15 @@ normalised by the spread of the training data for transonic flow, again as in th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from biasbound.metrics.rows import Row, select
-
-__all__ = ["Errors", "at_step", "error_name", "errors_of", "one_step"]
 
 NORMALISED = frozenset({"transonic"})
 
 
-@dataclass(frozen=True)
-class Errors:
-    """The metrics behind the errors of a dataset."""
-
-    one_step: str  # from states at all times of the test trajectories
-    rollout: str  # at one step of the rollouts
-    normalised: bool
-
-
-def errors_of(dataset: str) -> Errors:
-    """What "1-step MSE" and "10-step MSE" mean for this dataset."""
-    if dataset in NORMALISED:
-        return Errors("one_step_mse_norm", "mse_norm", True)
-    return Errors("one_step_mse", "mse", False)
+def error_of(dataset: str) -> str:
+    """The metric behind the "10-step MSE" of a dataset; that of its "1-step MSE" begins with one_step_."""
+    return "mse_norm" if dataset in NORMALISED else "mse"
 
 
 def one_step(rows: Sequence[Row]) -> list[Row]:
@@ -37,19 +23,18 @@ def one_step(rows: Sequence[Row]) -> list[Row]:
 
     Where it was not measured over all times, the first step of the rollouts stands in for it.
     """
-    metric = errors_of(rows[0].dataset).one_step if rows else ""
+    metric = f"one_step_{error_of(rows[0].dataset)}" if rows else ""
     return select(rows, metric=metric) or at_step(rows, 1)
 
 
 def at_step(rows: Sequence[Row], step: int) -> list[Row]:
     """The MSE of one method on one dataset at a step of the rollouts, one row per seed."""
-    metric = errors_of(rows[0].dataset).rollout if rows else ""
-    return select(rows, metric=metric, step=step)
+    return select(rows, metric=error_of(rows[0].dataset), step=step) if rows else []
 
 
 def error_name(datasets: Iterable[str]) -> str:
     """The name of these datasets' errors for an axis, with their units where they differ."""
-    kinds = {errors_of(dataset).normalised for dataset in datasets}
+    kinds = {dataset in NORMALISED for dataset in datasets}
     if kinds == {True}:
         return "MSE (normalised)"
     return "MSE" if kinds <= {False} else "MSE (units as in the table)"

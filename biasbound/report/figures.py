@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,14 @@ from biasbound.report import figures_flow, figures_growth, figures_rows, figures
 from biasbound.report.study import Study
 from biasbound.report.style import Absent
 
-__all__ = ["FIGURES", "OVER_RUNS", "known_figures", "save_figure", "save_figures"]
-
 FIGURES: dict[str, Callable[..., Figure]] = {  # of a study, and of the number that OPTIONS names
-    **figures_search.FIGURES,
-    **figures_growth.FIGURES,
-    **figures_rows.FIGURES,
-    **figures_flow.FIGURES,
+    draw.__name__: draw
+    for module in (figures_search, figures_growth, figures_rows, figures_flow)
+    for draw in module.FIGURES
 }
 OPTIONS = {"thresholds": "width"}
 # those that make sense for several runs at once
-OVER_RUNS = (*figures_rows.FIGURES, "thresholds", "contributions", "front")
+OVER_RUNS = (*(draw.__name__ for draw in figures_rows.FIGURES), "thresholds", "contributions", "front")
 KINDS: dict[str, dict[str, Any]] = {"png": {"dpi": 140}, "pdf": {"metadata": {"CreationDate": None}}}
 
 
@@ -35,22 +33,17 @@ def known_figures(wishes: Iterable[str]) -> dict[str, dict[str, float]]:
         name, equals, value = wish.partition("=")
         if name not in FIGURES:
             raise ValueError(f"there is no figure {name!r}; choose one of {', '.join(FIGURES)}")
-        found[name] = {}
         if equals and name not in OPTIONS:
             raise ValueError(f"the figure {name} has no option; leave out {equals + value!r}")
-        if equals:
-            found[name] = {OPTIONS[name]: _positive(value, f"{OPTIONS[name]} of the figure {name}")}
+        found[name] = {OPTIONS[name]: _positive(value, f"{OPTIONS[name]} of the figure {name}")} if equals else {}
     return found
 
 
 def _positive(value: str, what: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"the {what} must be a positive number, not {value!r}; give for instance 0.05")
-    return number
+    with suppress(ValueError):
+        if math.isfinite(number := float(value)) and number > 0:
+            return number
+    raise ValueError(f"the {what} must be a positive number, not {value!r}; give for instance 0.05")
 
 
 def save_figures(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,6 @@ from biasbound.report.parts import Model
 from biasbound.report.pictures import evenly, image, quantities, shape_of
 from biasbound.report.study import Study
 from biasbound.report.style import WIDTH, Absent, curve, finish, grid_of, name_ends
-
-__all__ = ["last_spectra", "rollouts", "samples", "spectra", "training"]
 
 COLUMNS = 4  # frames of a flow in two dimensions
 METHODS = 5  # rollouts beside each other at most
@@ -190,9 +188,4 @@ def training(study: Study) -> Figure:
     return figure
 
 
-FIGURES: dict[str, Callable[[Study], Figure]] = {
-    "samples": samples,
-    "rollouts": rollouts,
-    "training": training,
-    "spectra": spectra,
-}
+FIGURES = (samples, rollouts, training, spectra)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from matplotlib import colormaps
 from matplotlib.axes import Axes
@@ -15,8 +14,6 @@ from biasbound.report.parts import Level
 from biasbound.report.searches import FrontPoint, Growth, Search
 from biasbound.report.study import Study
 from biasbound.report.style import BIAS_MAP, LADDER, WIDTH, bias_bar, bias_norm, curve, finish, grid_of, needed
-
-__all__ = ["front", "growth"]
 
 GROWN = "03-train, where the ladder grows (search.mode: grow)"
 
@@ -154,4 +151,4 @@ def _marked(axes: Axes, point: FrontPoint | None, marker: str, colour: str, name
     )  # fmt: skip
 
 
-FIGURES: dict[str, Callable[[Study], Figure]] = {"growth": growth, "front": front}
+FIGURES = (growth, front)

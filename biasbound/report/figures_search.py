@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from biasbound.report.parts import Model, Moment
-from biasbound.report.searches import Point, Search
-from biasbound.report.staircase import staircase, tau_edges
+from biasbound.core.schedule import Schedule
+from biasbound.report.parts import Moment
+from biasbound.report.pictures import evenly
+from biasbound.report.searches import Landscape, Point, Search
 from biasbound.report.study import Study, told_apart
 from biasbound.report.style import (
     BIAS_MAP,
@@ -29,8 +32,6 @@ from biasbound.report.style import (
     look,
     needed,
 )
-
-__all__ = ["contributions", "gradients", "ladder", "landscape", "schedules", "thresholds"]
 
 TAUS = (1.01, 1.03, 1.05, 1.10, 1.15)
 SHOWN_TIMES = 4  # of training, in `schedules`
@@ -80,12 +81,10 @@ def _crossed(axes: Axes, groups: Sequence[tuple[float, list[float]]], name: str,
     """Medians with bars from the least to the largest error."""
     if not groups:
         return
-    errors = [float(np.median(values)) for _, values in groups]
-    spread = [
-        [e - min(v) for e, (_, v) in zip(errors, groups, strict=True)],
-        [max(v) - e for e, (_, v) in zip(errors, groups, strict=True)],
-    ]
-    axes.errorbar([s for s, _ in groups], errors, spread, capsize=3, label=name, **look(place))
+    sigma, values = zip(*groups, strict=True)
+    errors = [float(np.median(v)) for v in values]
+    spread = [[e - min(v), max(v) - e] for e, v in zip(errors, values, strict=True)]
+    axes.errorbar(sigma, errors, np.transpose(spread), capsize=3, label=name, **look(place))
 
 
 def _cross(axes: Axes, search: Search) -> None:
@@ -103,24 +102,16 @@ def _cross(axes: Axes, search: Search) -> None:
     )  # fmt: skip
 
 
-def _times(model: Model) -> list[Moment]:
-    pick = np.unique(np.linspace(0, len(model.chain) - 1, SHOWN_TIMES).round().astype(int))
-    return [model.chain[i] for i in pick]
-
-
 def schedules(study: Study) -> Figure:
     """Clean-input and inference-input error along the chain at several times of training."""
     models = needed([m for m in study.first_seeds() if m.chain], "chain.jsonl", "03-train")
     figure, panels = grid_of(len(models))
     for axes, model in zip(panels, models, strict=True):
-        times = _times(model)
+        times = [model.chain[i] for i in evenly(len(model.chain), SHOWN_TIMES)]
         for i, time in enumerate(times):
             _errors_at(axes, time, (i + 1) / len(times))
-        updates = f"updates {times[0].update:,} (pale) to {times[-1].update:,}"
-        finish(
-            axes, x=SIGMA, y="error", title=f"{model.label}\n{updates}", log="xy",
-            legend=axes is panels[0],
-        )  # fmt: skip
+        title = f"{model.label}\nupdates {times[0].update:,} (pale) to {times[-1].update:,}"
+        finish(axes, x=SIGMA, y="error", title=title, log="xy", legend=axes is panels[0])
     return figure
 
 
@@ -130,19 +121,10 @@ def _errors_at(axes: Axes, time: Moment, age: float) -> None:
     kinds = (("clean", "--", "o", PALETTE[0]), ("inference", "-", "s", PALETTE[1]))
     for name, dash, marker, colour in kinds:
         axes.plot(
-            _column(time.rows, "sigma"),
-            _column(time.rows, name),
-            linestyle=dash,
-            color=tuple((1 - shade) * c + shade for c in _rgb(colour)),
-            marker=marker,
-            markersize=3.0,
-            label=f"{name} input" if age == 1 else None,
-            linewidth=LOOK["linewidth"] if age == 1 else 1.0,
-        )
-
-
-def _rgb(colour: str) -> tuple[float, ...]:
-    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+            _column(time.rows, "sigma"), _column(time.rows, name), linestyle=dash, marker=marker, markersize=3.0,
+            color=tuple((1 - shade) * c + shade for c in to_rgb(colour)),
+            label=f"{name} input" if age == 1 else None, linewidth=LOOK["linewidth"] if age == 1 else 1.0,
+        )  # fmt: skip
 
 
 def landscape(study: Study) -> Figure:
@@ -183,10 +165,7 @@ def _data_spectrum(axes: Axes, study: Study) -> None:
     fields = study.test.take(np.arange(count), np.broadcast_to(frames, (count, len(frames))))
     energy = study.energy(fields.reshape(-1, *fields.shape[2:]))
     curve(axes, np.arange(1, len(energy)).tolist(), energy[1:].tolist(), study.dataset, 0)
-    finish(
-        axes, x="wavenumber k", y="energy E(k)", title="Energy spectrum of the data", log="xy",
-        legend=False,
-    )  # fmt: skip
+    finish(axes, x="wavenumber k", y="energy E(k)", title="Energy spectrum of the data", log="xy", legend=False)
     axes.set_ylim(bottom=max(axes.get_ylim()[0], 1e-12 * float(energy[1:].max())))
 
 
@@ -202,10 +181,8 @@ def contributions(study: Study) -> Figure:
             errors = _column(model.bias, f"{key}_stderr")
             curve(axes, sigma, _column(model.bias, key), name, i, errors, markevery=1)
         axes.axhline(1.0, color="0.4", linewidth=0.8)
-        finish(
-            axes, x=SIGMA, y="error over clean-input error", title=told_apart(unit, units), log="xy",
-            legend=axes is panels[0],
-        )  # fmt: skip
+        title, first = told_apart(unit, units), axes is panels[0]
+        finish(axes, x=SIGMA, y="error over clean-input error", title=title, log="xy", legend=first)
     return figure
 
 
@@ -221,14 +198,9 @@ def gradients(study: Study) -> Figure:
             curve(axes, _column(rows, "n"), _column(rows, key), name, i, errors, markevery=1)
         for row in model.gradients:
             if row.n == "teacher":
-                axes.axhline(
-                    row.to_full, color="0.3", linestyle=":",
-                    label="teacher forcing and full unrolling",
-                )  # fmt: skip
-        finish(
-            axes, x="transitions n of the proxy", y="cosine of gradients",
-            title=model.label, legend=axes is panels[0],
-        )  # fmt: skip
+                axes.axhline(row.to_full, color="0.3", linestyle=":", label="teacher forcing and full unrolling")
+        x, y = "transitions n of the proxy", "cosine of gradients"
+        finish(axes, x=x, y=y, title=model.label, legend=axes is panels[0])
     return figure
 
 
@@ -237,19 +209,17 @@ def ladder(study: Study) -> Figure:
     searches = needed([s for s in study.searches if s.landscape], "landscape.json", SEARCHED)
     figure, panels = grid_of(len(searches), height=4.3, columns=2, share=False)
     for axes, search in zip(panels, searches, strict=True):
-        drawn = _bias_map(axes, search)
         found = search.landscape
         assert found is not None
+        drawn = _bias_map(axes, found, search.schedule)
         bias_bar(figure, drawn, axes, found.tau, "two-step bias")
         _level_ticks(axes, found.levels)
         axes.set_title(f"{study.name(search)}, τ = {found.tau:g} (black line)", fontsize=10)
     return figure
 
 
-def _bias_map(axes: Axes, search: Search) -> AxesImage:
+def _bias_map(axes: Axes, found: Landscape, schedule: Schedule | None) -> AxesImage:
     """One cell per jump, with the border of τ and the ladder."""
-    found = search.landscape
-    assert found is not None
     levels = found.levels
     excess = np.full((len(levels),) * 2, np.nan)
     for (to, start), (bias, _) in found.biases.items():
@@ -257,15 +227,43 @@ def _bias_map(axes: Axes, search: Search) -> AxesImage:
     drawn = axes.imshow(excess, origin="lower", cmap=BIAS_MAP, norm=bias_norm(), interpolation="nearest")
     for edge in tau_edges(levels, found.bias, found.tau):
         axes.plot(*edge, color="black", linewidth=1.0)
-    if search.schedule is not None and set(search.schedule.sigma) <= set(levels):
-        x, y = staircase([levels.index(s) for s in search.schedule.sigma])
+    if schedule is not None and set(schedule.sigma) <= set(levels):
+        x, y = staircase([levels.index(s) for s in schedule.sigma])
         axes.plot(x, y, color="white", linewidth=4.0)
         axes.plot(x, y, color=LADDER, linewidth=2.0, label="ladder")
     return drawn
 
 
+def staircase(cells: Sequence[int]) -> tuple[list[float], list[float]]:
+    """Steps from jump to jump: right from the diagonal to the cell (from, to), then up again."""
+    x, y = [float(cells[0])], [float(cells[0])]
+    for to, start in pairwise(cells):
+        x += [float(start), float(start)]
+        y += [float(to), float(start)]
+    return x, y
+
+
+def tau_edges(
+    levels: Sequence[float], bias: Callable[[float, float], float], tau: float
+) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+    """Edges ((x, x), (y, y)) between neighbouring cells of which one is within τ, one is not."""
+
+    def within(start: int, to: int) -> bool | None:
+        inside = 0 <= to < start < len(levels)
+        return bias(levels[to], levels[start]) <= tau if inside else None
+
+    for to in range(len(levels)):
+        for start in range(to + 1, len(levels)):
+            here = within(start, to)
+            right, above = within(start + 1, to), within(start, to + 1)
+            if right is not None and right != here:
+                yield (start + 0.5, start + 0.5), (to - 0.5, to + 0.5)
+            if above is not None and above != here:
+                yield (start - 0.5, start + 0.5), (to + 0.5, to + 0.5)
+
+
 def _level_ticks(axes: Axes, levels: Sequence[float]) -> None:
-    at = np.unique(np.linspace(0, len(levels) - 1, min(6, len(levels))).round().astype(int))
+    at = evenly(len(levels), min(6, len(levels)))
     names = [f"{levels[i]:.{4 if levels[i] > 0.95 else 2}g}" for i in at]
     axes.set_xticks(at, names)
     axes.set_yticks(at, names)
@@ -274,11 +272,4 @@ def _level_ticks(axes: Axes, levels: Sequence[float]) -> None:
     axes.set_ylabel("down to σ")
 
 
-FIGURES: dict[str, Callable[[Study], Figure]] = {
-    "thresholds": thresholds,
-    "schedules": schedules,
-    "landscape": landscape,
-    "contributions": contributions,
-    "gradients": gradients,
-    "ladder": ladder,
-}
+FIGURES = (thresholds, schedules, landscape, contributions, gradients, ladder)

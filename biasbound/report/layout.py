@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table as RichTable
-
-__all__ = ["Cell", "Line", "Table"]
 
 LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -65,10 +63,7 @@ class Table:
 
     def markdown(self) -> str:
         """A GitHub table, the title above and the notes below it."""
-
-        def escape(text: str) -> str:
-            return _escaped(text, MARKDOWN)
-
+        escape = partial(_escaped, table=MARKDOWN)
         rule = [":--" if i < self.left else "--:" for i in range(len(self.columns))]
         lines = [f"**{escape(self.title)}**", "", _piped(map(escape, self.columns)), _piped(rule)]
         for group in self.groups:
@@ -79,10 +74,7 @@ class Table:
 
     def latex(self) -> str:
         """A table environment for the package booktabs."""
-
-        def escape(text: str) -> str:
-            return _escaped(text, LATEX)
-
+        escape = partial(_escaped, table=LATEX)
         count = len(self.columns)
         body = [" & ".join(map(escape, self.columns)) + r" \\"]
         for group in self.groups:
@@ -93,28 +85,15 @@ class Table:
                 cells = [c.written(escape, r"\textbf{{{}}}") for c in line.cells]
                 body.append(" & ".join(cells) + r" \\")
         caption = escape(" ".join([f"{self.title}.", *self.notes]))
+        begin = rf"\begin{{tabular}}{{{'l' * self.left}{'c' * (count - self.left)}}}"
+        head = [r"\begin{table}", r"\centering", r"\small", begin, r"\toprule"]
         return "\n".join(
-            [
-                r"\begin{table}",
-                r"\centering",
-                r"\small",
-                rf"\begin{{tabular}}{{{'l' * self.left}{'c' * (count - self.left)}}}",
-                r"\toprule",
-                *body,
-                r"\bottomrule",
-                r"\end{tabular}",
-                rf"\caption{{{caption}}}",
-                r"\end{table}",
-                "",
-            ]
+            [*head, *body, r"\bottomrule", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}", ""]
         )
 
     def text(self) -> str:
         """Plain text in columns; a star follows the best."""
-
-        def plain(text: str) -> str:
-            return _escaped(text, {})
-
+        plain = partial(_escaped, table={})
         body = [[[c.written(plain, "{}*") for c in line.cells] for line in group] for group in self.groups]
         head = [plain(c) for c in self.columns]
         every = [head, *(line for group in body for line in group)]
@@ -130,14 +109,18 @@ class Table:
         lines = [plain(self.title), row(head)]
         for group in body:
             lines += [rule, *map(row, group)]
-        notes = [plain(n) for n in self.notes]
-        return "\n".join([*lines, rule, *notes]) + "\n"
+        return "\n".join([*lines, rule, *map(plain, self.notes)]) + "\n"
 
-    def rich(self) -> RichTable:
-        """For a terminal, with the best in bold. Labels are text, never markup."""
+    def show(self, console: Console | None = None) -> None:
+        """To a console: with the best in bold on a terminal, as plain text into a file or pipe."""
+        from rich.console import Console
         from rich.table import Table as RichTable
-        from rich.text import Text
+        from rich.text import Text  # labels are text, never markup
 
+        console = console or Console()
+        if not console.is_terminal:
+            console.file.write(self.text())
+            return
         made = RichTable(title=Text(self.title), caption=Text(" ".join(self.notes)))
         for i, column in enumerate(self.columns):
             made.add_column(Text(column), justify="left" if i < self.left else "right")
@@ -149,17 +132,7 @@ class Table:
                     for c in line.cells
                 ]
                 made.add_row(*cells)
-        return made
-
-    def show(self, console: Console | None = None) -> None:
-        """To a console: in colour on a terminal, as plain text into a file or pipe."""
-        from rich.console import Console
-
-        console = console or Console()
-        if console.is_terminal:
-            console.print(self.rich())
-        else:
-            console.file.write(self.text())
+        console.print(made)
 
 
 def _piped(cells: Iterable[str]) -> str:

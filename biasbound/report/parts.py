@@ -7,20 +7,26 @@ neither infinity nor NaN; a null means one of the two, and the type of the field
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
 from pydantic import BeforeValidator
 
+from biasbound._io import read_json
 from biasbound.models.gradients import GradientRow
 
-__all__ = ["Infinite", "Level", "LogRow", "Model", "Moment", "Rollout", "RolloutFile", "Run", "Stage", "Unknown"]
-
+CURE = "run the stage that writes it again"
 Infinite = Annotated[float, BeforeValidator(lambda v: math.inf if v is None else v)]
 Unknown = Annotated[float, BeforeValidator(lambda v: math.nan if v is None else v)]
 LogRow = dict[str, int | float | None]  # of log.jsonl: update, loss, lr and what was measured
+
+
+def read(path: Path, kind: Any, default: Any = None) -> Any:
+    """A file of a stage, or the default where there is none."""
+    return read_json(path, kind, CURE) if path.exists() else default
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,21 @@ class Run:
     dataset: str = ""
     title: str = ""
     version: str = ""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a search bounds, of the section `search` in the config of its stage.json."""
+
+    statistic: str = "mean"
+    tau_explore: float | None = None
+
+
+@dataclass(frozen=True)
+class StageConfig:
+    """The config of a stage.json, as far as a report needs it."""
+
+    search: Bounds | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +73,7 @@ class Stage:
     machine: str | None = None
     cores: int | None = None
     threads: int | None = None
+    config: StageConfig = field(default_factory=StageConfig)
 
 
 @dataclass(frozen=True)

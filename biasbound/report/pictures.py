@@ -21,8 +21,6 @@ from biasbound._io import replacing
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics import vorticity
 
-__all__ = ["draw", "evenly", "image", "quantities", "save_picture", "shape_of"]
-
 WIDTH = 9.0  # inches
 COLUMNS = 1200  # frames drawn of a one-dimensional trajectory at most
 UNITS = {"transonic": ("x / D", "y / D", "t U / D"), "": ("x", "y", "t")}

@@ -7,30 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from biasbound._io import read_json
 from biasbound.core.schedule import Schedule
-from biasbound.report.parts import Infinite, Level
-
-__all__ = [
-    "CURE",
-    "Exploration",
-    "Front",
-    "FrontPoint",
-    "Growth",
-    "Landscape",
-    "Point",
-    "Round",
-    "Search",
-    "read_search",
-]
-
-CURE = "run the stage that writes it again"
+from biasbound.report.parts import CURE, Bounds, Infinite, Level, Stage, read
 
 
 @dataclass(frozen=True)
@@ -121,47 +105,15 @@ class Round:
 
 
 @dataclass(frozen=True)
-class GrowthFile:
-    """growth.json."""
+class Growth:
+    """How a ladder grew inside its training: growth.json, and from its stage.json the bounds and the updates."""
 
     tau: float
     rounds: Annotated[tuple[Round, ...], Field(min_length=1)]
     c: float | None = None
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What a search bounds, of the section `search` in the config of its stage.json."""
-
+    tau_own: float = math.nan
     statistic: str = "mean"
-    tau_explore: float | None = None
-
-
-@dataclass(frozen=True)
-class GrownConfig:
-    """The config of a stage.json, as far as a growth needs it."""
-
-    search: Bounds | None = None
-
-
-@dataclass(frozen=True)
-class GrownStage:
-    """stage.json of a training in which a ladder grew."""
-
-    updates: int | None = None
-    config: GrownConfig = field(default_factory=GrownConfig)
-
-
-@dataclass(frozen=True)
-class Growth:
-    """How a ladder grew inside its training."""
-
-    tau: float
-    tau_own: float
-    statistic: str
-    c: float | None
-    updates: int  # of the whole training
-    rounds: tuple[Round, ...]
+    updates: int = 0  # of the whole training
 
     @property
     def warm(self) -> int:
@@ -246,35 +198,31 @@ class Search:
 
 def read_search(path: Path, label: str, seed: int) -> Search | None:
     """What a search left in a unit's folder; None if there was none, as in most trainings."""
-    schedule, growth = path / "schedule.json", _growth(path)
+    schedule = path / "schedule.json"
     found = Search(
         label,
         seed,
         schedule=Schedule.load(schedule) if schedule.exists() else None,
         landscape=_landscape(path / "landscape.json"),
-        exploration=_json(path / "exploration.json", Exploration) or Exploration(),
-        growth=growth,
-        front=_json(path / "front.json", Front),
+        exploration=read(path / "exploration.json", Exploration, Exploration()),
+        growth=_growth(path),
+        front=read(path / "front.json", Front),
     )
     return None if found == Search(label, seed) else found
 
 
-def _json(path: Path, kind: Any) -> Any:
-    return read_json(path, kind, CURE) if path.exists() else None
-
-
 def _growth(path: Path) -> Growth | None:
-    found: GrowthFile | None = _json(path / "growth.json", GrowthFile)
+    found: Growth | None = read(path / "growth.json", Growth)
     if found is None:
         return None
-    stage: GrownStage = _json(path / "stage.json", GrownStage) or GrownStage()
+    stage: Stage = read(path / "stage.json", Stage, Stage())
     bounds = stage.config.search or Bounds()
     updates = max(stage.updates or 0, found.rounds[-1].update)
-    return Growth(found.tau, bounds.tau_explore or found.tau, bounds.statistic, found.c, updates, found.rounds)
+    return replace(found, tau_own=bounds.tau_explore or found.tau, statistic=bounds.statistic, updates=updates)
 
 
 def _landscape(path: Path) -> Landscape | None:
-    found: LandscapeFile | None = _json(path, LandscapeFile)
+    found: LandscapeFile | None = read(path, LandscapeFile)
     if found is None:
         return None
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -20,14 +20,10 @@ from biasbound.data.trajectories import Trajectories
 from biasbound.metrics import energy_spectrum
 from biasbound.metrics.rows import Row, read_rows
 from biasbound.models.gradients import GradientRow
-from biasbound.report.errors import errors_of
-from biasbound.report.parts import Level, LogRow, Model, Moment, Rollout, RolloutFile, Run, Stage
-from biasbound.report.searches import CURE, Search, read_search
+from biasbound.report.errors import error_of
+from biasbound.report.parts import CURE, Level, LogRow, Model, Moment, Rollout, RolloutFile, Run, Stage, read
+from biasbound.report.searches import Search, read_search
 from biasbound.study.stages.material import open_split
-
-__all__ = ["Series", "Step", "Study", "read_study", "told_apart"]
-
-T = TypeVar("T")
 
 
 class Step(NamedTuple):
@@ -99,7 +95,7 @@ class Study:
 
     def error_series(self) -> Series:
         """The error of each dataset, as the table shows it, against the steps of the rollouts."""
-        return self._series(lambda row: row.metric == errors_of(row.dataset).rollout)
+        return self._series(lambda row: row.metric == error_of(row.dataset))
 
     def _series(self, wanted: Callable[[Row], bool]) -> Series:
         found: Series = {}
@@ -123,9 +119,10 @@ def read_study(folder: str | Path) -> Study:
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a run folder: there is no such folder")
-    run = _json(folder / "run.json", Run, None)
+    run = read(folder / "run.json", Run)
     config = folder / "config.yaml"
-    rows = _result_rows(folder)
+    results = [*folder.glob("results.jsonl")] or sorted(folder.glob("06-evaluate/*/seed-*/rows.jsonl"))
+    rows = tuple(row for path in results for row in read_rows(path))
     known = run or Run(rows[0].dataset if rows else folder.name)
     dataset = known.dataset or folder.name
     study = Study(
@@ -136,18 +133,13 @@ def read_study(folder: str | Path) -> Study:
         config=config.read_text(encoding="utf-8", errors="replace") if config.exists() else "",
         rows=rows,
         searches=_searches(folder),
-        models=_ordered(_models(folder), rows),
+        models=_models(folder, rows),
         test=_test(folder / "01-data"),
         stages=tuple(_stages(folder)),
     )
     if run is None and not (rows or study.searches or study.models or study.test):
         raise ValueError(f"{folder} is not a run folder: it has neither run.json nor any stage")
     return study
-
-
-def _json(path: Path, kind: Any, default: T) -> Any | T:
-    """A file of a stage, or the default where there is none."""
-    return read_json(path, kind, CURE) if path.exists() else default
 
 
 def _lines(path: Path, kind: Any) -> tuple[Any, ...]:
@@ -171,32 +163,22 @@ def _units(stage: Path) -> Iterator[tuple[Path, str, int]]:
         yield path, path.parent.name, int(path.name[5:])
 
 
-def _result_rows(folder: Path) -> tuple[Row, ...]:
-    """results.jsonl, or what the evaluations left while it is not there yet."""
-    whole = folder / "results.jsonl"
-    paths = [whole] if whole.exists() else sorted(folder.glob("06-evaluate/*/seed-*/rows.jsonl"))
-    return tuple(row for path in paths for row in read_rows(path))
-
-
 def _searches(folder: Path) -> tuple[Search, ...]:
     """Of the searches' own units, then of the trainings in which a ladder grew."""
     units = [unit for stage in ("02-search", "03-train") for unit in _units(folder / stage)]
     return tuple(found for unit in units if (found := read_search(*unit)) is not None)
 
 
-def _models(folder: Path) -> tuple[Model, ...]:
+def _models(folder: Path, rows: tuple[Row, ...]) -> tuple[Model, ...]:
+    """In the order of the results; those without any at the end."""
     places: dict[tuple[str, int], dict[str, Path]] = {}
     for stage in ("03-train", "04-finetune", "05-rollout", "06-evaluate"):
         for path, label, seed in _units(folder / stage):
             places.setdefault((label, seed), {})[stage] = path
-    return tuple(_model(label, seed, at) for (label, seed), at in places.items())
-
-
-def _ordered(models: tuple[Model, ...], rows: tuple[Row, ...]) -> tuple[Model, ...]:
-    """In the order of the results; those without any at the end."""
     order = list(dict.fromkeys(row.method for row in rows))
-    place = {label: i for i, label in enumerate(order)}
-    return tuple(sorted(models, key=lambda m: (place.get(m.label, len(order)), m.label, m.seed)))
+    rank = {label: i for i, label in enumerate(order)}
+    every = sorted(places, key=lambda unit: (rank.get(unit[0], len(order)), *unit))
+    return tuple(_model(*unit, places[unit]) for unit in every)
 
 
 def _model(label: str, seed: int, at: Mapping[str, Path]) -> Model:
@@ -207,8 +189,8 @@ def _model(label: str, seed: int, at: Mapping[str, Path]) -> Model:
         seed,
         log=_lines(trained / "log.jsonl", LogRow) if trained else (),
         chain=_lines(trained / "chain.jsonl", Moment) if trained else (),
-        bias=_json(evaluated / "bias.json", tuple[Level, ...], ()) if evaluated else (),
-        gradients=_json(evaluated / "gradients.json", tuple[GradientRow, ...], ()) if evaluated else (),
+        bias=read(evaluated / "bias.json", tuple[Level, ...], ()) if evaluated else (),
+        gradients=read(evaluated / "gradients.json", tuple[GradientRow, ...], ()) if evaluated else (),
         rollout=_rollout(at["05-rollout"]) if "05-rollout" in at else None,
     )
 

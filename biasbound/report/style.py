@@ -12,24 +12,6 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-__all__ = [
-    "BIAS_MAP",
-    "LADDER",
-    "LOOK",
-    "PALETTE",
-    "WIDTH",
-    "Absent",
-    "bias_bar",
-    "bias_norm",
-    "curve",
-    "finish",
-    "grid_of",
-    "look",
-    "name_ends",
-    "needed",
-    "spread",
-]
-
 T = TypeVar("T")
 WIDTH = 9.0  # inches
 # Okabe and Ito's colours without the yellow, which is too light for a line.

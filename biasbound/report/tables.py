@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from biasbound.metrics.rows import Row, Summary, over_seeds, select
+from biasbound.metrics.rows import Row, over_seeds, select
 from biasbound.models.method import order_of, title_of
-from biasbound.report.errors import at_step, errors_of, one_step
+from biasbound.report.errors import NORMALISED, at_step, one_step
 from biasbound.report.layout import Cell, Line, Table
-
-__all__ = ["Table", "demo_table", "table1"]
 
 DATASETS = {"kolmogorov": "Kolmo", "transonic": "Tra", "ks": "KS"}  # in the paper's order
 SEARCHED = order_of("adaptive")[0]  # the family of the searched schedules
@@ -38,7 +36,7 @@ def _dataset_order(dataset: str) -> tuple[int, str]:
     return known.index(dataset) if dataset in known else len(known), dataset
 
 
-def _power(value: float, digits: int = 2) -> str:
+def _power(value: float, digits: int) -> str:
     """9.53e-7, as the paper writes it."""
     if value == 0:
         return "0"
@@ -46,35 +44,26 @@ def _power(value: float, digits: int = 2) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def _short(value: float, digits: int = 1) -> str:
-    return _power(value, digits)
-
-
-def _tenths(value: float, digits: int = 1) -> str:
+def _tenths(value: float, digits: int) -> str:
     return f"{value:.{digits}f}"
 
 
-def _entry(found: Summary | None, write: Callable[..., str], better: int = 1) -> Entry:
+def _entry(
+    rows: Sequence[Row], write: Callable[[float, int], str] = _power, digits: int = 2, better: int = 1
+) -> Entry:
     """Mean ± spread over seeds; ∞ as soon as one seed has no finite value."""
+    found = over_seeds(rows)
     if found is None:
         return Entry(NONE)
     if found.mean is None:
         return Entry(Cell("∞", f"({found.lost} of {found.seeds} seeds)" if found.seeds > 1 else ""))
     rest = f"± {write(found.spread, 1)}" if found.seeds > 1 else ""
-    return Entry(Cell(write(found.mean), rest), better * found.mean)
+    return Entry(Cell(write(found.mean, digits), rest), better * found.mean)
 
 
-def _first(rows: Sequence[Row], last: int) -> Entry:
-    return _entry(over_seeds(one_step(rows)), _power)
-
-
-def _tenth(rows: Sequence[Row], last: int) -> Entry:
-    return _entry(over_seeds(at_step(rows, 10)), _power)
-
-
-def _time(rows: Sequence[Row], last: int) -> Entry:
+def _time(rows: Sequence[Row]) -> Entry:
     """Mean (worst 10 %, best 10 %); longer is better."""
-    entry = _entry(over_seeds(select(rows, metric="correlation_time")), _tenths, better=-1)
+    entry = _entry(select(rows, metric="correlation_time"), _tenths, 1, better=-1)
     ends = [over_seeds(select(rows, metric=f"correlation_time_{e}")) for e in ("worst", "best")]
     means = [e.mean for e in ends if e is not None and e.mean is not None]
     if entry.rank is None or len(means) < 2:
@@ -83,48 +72,21 @@ def _time(rows: Sequence[Row], last: int) -> Entry:
     return replace(entry, cell=replace(entry.cell, rest=rest))
 
 
-def _long_term(rows: Sequence[Row], last: int) -> Entry:
-    """The error at the last step where errors are normalised, as in the paper."""
-    if errors_of(rows[0].dataset).normalised:
-        return _entry(over_seeds(at_step(rows, last)), _power)
-    return _time(rows, last)
-
-
-def _fsd(rows: Sequence[Row], last: int) -> Entry:
-    return _entry(over_seeds(select(rows, metric="fsd", step=last)), _short)
-
-
 def _range(values: set[int]) -> Entry:
+    if not values:
+        return Entry(NONE)
     low, high = min(values), max(values)
     return Entry(Cell(f"{low:,}" if low == high else f"{low:,}–{high:,}"))
 
 
-def _nfe(rows: Sequence[Row], last: int) -> Entry:
-    return _range({row.nfe for row in rows})
-
-
-def _updates(rows: Sequence[Row], last: int) -> Entry:
-    return _range({row.updates for row in rows})
-
-
-def _ledger(rows: Sequence[Row], last: int) -> Entry:
-    """Training samples passed through the network; – where it was not counted."""
-    known = {row.ledger for row in rows if row.ledger}
-    return _range(known) if known else Entry(NONE)
-
-
-def _seconds(rows: Sequence[Row], last: int) -> Entry:
+def _seconds(rows: Sequence[Row]) -> Entry:
     """The mean over seeds."""
     of_seed = {row.seed: row.seconds for row in rows}
     mean = sum(of_seed.values()) / len(of_seed)
     return Entry(Cell(f"{mean:,.0f}" if mean >= 10 else f"{mean:.2g}"))
 
 
-def _seeds(rows: Sequence[Row], last: int) -> Entry:
-    return Entry(Cell(str(len({row.seed for row in rows}))))
-
-
-def _broken(rows: Sequence[Row], last: int) -> Entry:
+def _broken(rows: Sequence[Row]) -> Entry:
     """Trajectories that became non-finite, over all seeds."""
     counts = [row.value or 0.0 for row in select(rows, metric="broken")]
     if not counts:
@@ -134,27 +96,23 @@ def _broken(rows: Sequence[Row], last: int) -> Entry:
     return Entry(Cell(f"{sum(counts):.0f}", rest))
 
 
-PAPER: dict[str, Fill] = {
-    "1-step MSE": _first,
-    "10-step MSE": _tenth,
-    "High-correlation time / final MSE": _long_term,
-    "Last-step FSD": _fsd,
-    "NFE": _nfe,
-    "Updates": _updates,
-    "Ledger": _ledger,
-    "Seconds": _seconds,
-    "Seeds": _seeds,
-    "Broken": _broken,
+COLUMNS: dict[str, Fill] = {
+    "1-step MSE": lambda rows, last: _entry(one_step(rows)),
+    "10-step MSE": lambda rows, last: _entry(at_step(rows, 10)),
+    "High-correlation time / final MSE": lambda rows, last: (
+        _entry(at_step(rows, last)) if rows[0].dataset in NORMALISED else _time(rows)  # as in the paper
+    ),
+    "Correlation time": lambda rows, last: _time(rows),
+    "Last-step FSD": lambda rows, last: _entry(select(rows, metric="fsd", step=last), digits=1),
+    "NFE": lambda rows, last: _range({row.nfe for row in rows}),
+    "Updates": lambda rows, last: _range({row.updates for row in rows}),
+    "Ledger": lambda rows, last: _range({row.ledger for row in rows if row.ledger}),
+    "Seconds": lambda rows, last: _seconds(rows),
+    "Seeds": lambda rows, last: Entry(Cell(str(len({row.seed for row in rows})))),
+    "Broken": lambda rows, last: _broken(rows),
 }
-DEMO: dict[str, Fill] = {
-    "1-step MSE": _first,
-    "10-step MSE": _tenth,
-    "Correlation time": _time,
-    "NFE": _nfe,
-    "Ledger": _ledger,
-    "Seconds": _seconds,
-    "Broken": _broken,
-}
+PAPER = tuple(name for name in COLUMNS if name != "Correlation time")
+DEMO = ("1-step MSE", "10-step MSE", "Correlation time", "NFE", "Ledger", "Seconds", "Broken")
 
 
 def _with_best(entries: list[list[Entry]]) -> list[list[Cell]]:
@@ -169,13 +127,13 @@ def _with_best(entries: list[list[Entry]]) -> list[list[Cell]]:
     return cells
 
 
-def _group(rows: Sequence[Row], columns: dict[str, Fill], named: bool) -> tuple[Line, ...]:
+def _group(rows: Sequence[Row], columns: Sequence[str], named: bool) -> tuple[Line, ...]:
     """The lines of one dataset."""
     dataset = rows[0].dataset
     last = max((r.step for r in rows if r.metric.startswith("mse") and r.step), default=1)
     labels = sorted({row.method for row in rows}, key=order_of)
     own = [select(rows, method=label) for label in labels]
-    entries = [[fill(part, last) for fill in columns.values()] for part in own]
+    entries = [[COLUMNS[name](part, last) for name in columns] for part in own]
     lines: list[Line] = []
     for i, (label, cells) in enumerate(zip(labels, _with_best(entries), strict=True)):
         first = [Cell(DATASETS.get(dataset, dataset) if i == 0 else "")] if named else []
@@ -207,7 +165,7 @@ def _unequal(rows: Sequence[Row]) -> dict[str, float]:
 def _notes(rows: Sequence[Row], lost: bool) -> tuple[str, ...]:
     """What the reader of these rows must know."""
     known = {row.metric for row in rows}
-    normalised = {row.dataset for row in rows if errors_of(row.dataset).normalised}
+    normalised = {row.dataset for row in rows} & NORMALISED
     units = ", ".join(sorted(DATASETS.get(d, d) for d in normalised))
     gaps = ", ".join(f"{DATASETS.get(d, d)} {ratio:.3g}" for d, ratio in _unequal(rows).items())
     notes = {
@@ -224,11 +182,11 @@ def _notes(rows: Sequence[Row], lost: bool) -> tuple[str, ...]:
     return tuple(note for note, holds in notes.items() if holds)
 
 
-def _table(rows: Sequence[Row], columns: dict[str, Fill], title: str, named: bool) -> Table:
+def _table(rows: Sequence[Row], names: Sequence[str], title: str, named: bool) -> Table:
     if not rows:
         raise ValueError("there are no rows to make a table of; run an evaluation first")
     empty = {"Seeds": not _repeated(rows), "Ledger": not any(row.ledger for row in rows)}
-    columns = {name: fill for name, fill in columns.items() if not empty.get(name)}
+    columns = [name for name in names if not empty.get(name)]
     datasets = sorted({row.dataset for row in rows}, key=_dataset_order)
     groups = tuple(_group(select(rows, dataset=d), columns, named) for d in datasets)
     lost = any(cell.value == "∞" for group in groups for line in group for cell in line.cells)
@@ -239,7 +197,7 @@ def _table(rows: Sequence[Row], columns: dict[str, Fill], title: str, named: boo
 def table1(rows: Sequence[Row]) -> Table:
     """Table 1 in the paper's layout, with the cost that it lacks: calls, updates, ledger and seconds.
 
-    Mean ± standard deviation over seeds; `errors_of` says which error a dataset is shown with.
+    Mean ± standard deviation over seeds; `biasbound.report.errors` says which error a dataset is shown with.
     """
     return _table(rows, PAPER, "Accuracy and cost of the methods", named=True)
 

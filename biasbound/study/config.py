@@ -10,21 +10,6 @@ from biasbound.flows import FLOWS
 from biasbound.registry import known
 from biasbound.train.options import TrainOptions
 
-__all__ = [
-    "SECTIONS",
-    "UNET",
-    "BaselineConfig",
-    "Config",
-    "DataConfig",
-    "EvaluateConfig",
-    "FinetuneConfig",
-    "NetworkConfig",
-    "RolloutConfig",
-    "SearchConfig",
-    "TaskConfig",
-    "TrainConfig",
-]
-
 
 @dataclass(frozen=True)
 class DataConfig:

@@ -32,8 +32,6 @@ from biasbound.study.stages.search import make_search
 from biasbound.study.stages.train import make_finetune, make_train
 from biasbound.train.trainer import distributed
 
-__all__ = ["Manner", "Outcome", "collect", "make_units"]
-
 TRAININGS = ("search", "train", "finetune")
 FAILURES = (ValueError, OSError, ArithmeticError, ImportError)
 

@@ -27,8 +27,6 @@ from biasbound.study.config import Config
 from biasbound.study.jobs import digest, identity
 from biasbound.study.parsing import read_config, to_yaml
 
-__all__ = ["FORMAT", "STAGES", "RunDir", "State", "Unit", "open_run", "provenance"]
-
 FORMAT = 2
 STAGES = {
     "data": "01-data",

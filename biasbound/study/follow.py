@@ -12,8 +12,6 @@ from biasbound._io import read_json, write_json
 from biasbound.study.folder import Unit
 from biasbound.train.trainer import Report
 
-__all__ = ["Event", "Follower", "Spent", "Tell"]
-
 
 @dataclass(frozen=True)
 class Event:

@@ -21,8 +21,6 @@ from biasbound.study.folder import STAGES, Unit
 from biasbound.study.jobs import DataJob, EvaluateJob, FinetuneJob, RolloutJob, SearchJob, TrainJob
 from biasbound.train.optimisers import OPTIMISERS
 
-__all__ = ["closure", "methods_of", "study_units", "unit_of"]
-
 
 def methods_of(methods: Iterable[Any]) -> dict[str, Method]:
     """Methods, as `method` reads them, by their labels; two different ones that share a label are refused."""

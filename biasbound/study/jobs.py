@@ -25,8 +25,6 @@ from biasbound.study.config import (
     TrainConfig,
 )
 
-__all__ = ["DataJob", "EvaluateJob", "FinetuneJob", "RolloutJob", "SearchJob", "TrainJob", "digest", "identity"]
-
 
 @dataclass(frozen=True)
 class DataJob:

@@ -15,8 +15,6 @@ import yaml
 from biasbound._io import plain
 from biasbound.study.config import SECTIONS, Config
 
-__all__ = ["ConfigParser", "config_parser", "made", "presets", "read_config", "to_yaml"]
-
 # Field docstrings are the help of the command line.
 jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
 

@@ -19,8 +19,6 @@ from biasbound.study.folder import Unit
 from biasbound.study.stages.data import opened, source_of
 from biasbound.study.stages.material import network_for, task_of
 
-__all__ = ["Plan", "layout_of", "plan"]
-
 BYTES = 4  # a float32
 
 

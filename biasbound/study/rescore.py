@@ -27,8 +27,6 @@ from biasbound.study.stages.material import Material
 from biasbound.study.stages.place import Cost, Place
 from biasbound.study.stages.rollout import make_rollout
 
-__all__ = ["Verdict", "rescore"]
-
 
 @dataclass(frozen=True)
 class Verdict:

@@ -12,8 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from biasbound.study.follow import Event, Tell
 
-__all__ = ["watching"]
-
 QUIET = 10.0  # seconds between lines about one unit
 
 

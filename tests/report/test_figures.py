@@ -17,7 +17,6 @@ from report_study import METHODS, NFE, TAU, put
 from biasbound.report import figures_flow, figures_growth, figures_rows, figures_search
 from biasbound.report.figures import FIGURES, save_figures
 from biasbound.report.searches import FrontPoint
-from biasbound.report.staircase import staircase, tau_edges
 from biasbound.report.study import read_study
 from biasbound.report.style import look, spread
 
@@ -165,15 +164,15 @@ def test_ladder_steps_lie_on_its_jumps(study):
 
 
 def test_staircase_walks_from_level_to_level():
-    assert staircase([1, 3, 4]) == ([1, 3, 3, 4, 4], [1, 1, 3, 3, 4])
+    assert figures_search.staircase([1, 3, 4]) == ([1, 3, 3, 4, 4], [1, 1, 3, 3, 4])
 
 
 def test_tau_edges_divide_and_vanish():
     levels = [0.1, 0.2, 0.3]
     bias = {(0.1, 0.2): 1.0, (0.1, 0.3): 2.0, (0.2, 0.3): 1.0}
-    edges = list(tau_edges(levels, lambda to, start: bias[to, start], 1.5))
+    edges = list(figures_search.tau_edges(levels, lambda to, start: bias[to, start], 1.5))
     assert edges == [((1.5, 1.5), (-0.5, 0.5)), ((1.5, 2.5), (0.5, 0.5))]
-    assert list(tau_edges(levels, lambda to, start: bias[to, start], 3.0)) == []
+    assert list(figures_search.tau_edges(levels, lambda to, start: bias[to, start], 3.0)) == []
 
 
 def test_curves_are_means_over_seeds(copy):

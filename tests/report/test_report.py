@@ -10,12 +10,11 @@ import pytest
 from report_study import EVIL, GROWN, METHODS, fabricate, put
 
 from biasbound.report import figures
-from biasbound.report.compare import merged, write_comparison
 from biasbound.report.figures import FIGURES, OVER_RUNS
 from biasbound.report.page.payload import payload
 from biasbound.report.study import read_study
 from biasbound.report.style import Absent
-from biasbound.report.write import write_report
+from biasbound.report.write import merged, write_comparison, write_report
 
 
 def test_a_run_folder_is_read_whole(run, study):

@@ -20,8 +20,6 @@ from biasbound.report.page.payload import payload
 from biasbound.report.page.rollouts import BUDGET
 from biasbound.report.study import Study
 
-__all__ = ["page", "write_page"]
-
 SCRIPTS = ("core", "colours", "chart", "greedy", "ladder", "front", "growth", "curves", "player", "tables", "main")
 
 

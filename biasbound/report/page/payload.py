@@ -7,21 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from biasbound.metrics.rows import over_seeds, select
 from biasbound.models.method import title_of
 from biasbound.report.errors import error_name, one_step
 from biasbound.report.figures_flow import last_spectra
-from biasbound.report.page.grown import front_of, growth_of
+from biasbound.report.figures_growth import joined_at, level_errors
 from biasbound.report.page.rollouts import BUDGET, rollouts
 from biasbound.report.parts import Level, Model, Stage
-from biasbound.report.searches import Landscape, Point, Search
+from biasbound.report.pictures import evenly
+from biasbound.report.searches import Growth, Landscape, Point, Search
 from biasbound.report.study import Series, Study, told_apart
 from biasbound.report.style import Absent
 from biasbound.report.tables import table1
-
-__all__ = ["payload"]
 
 CURVE_POINTS = 300  # of a training curve or a time series at most
 BIASES = ("own", "two_step", "reb")
@@ -76,7 +73,7 @@ def _thinned(rows: Sequence[Any], most: int = CURVE_POINTS) -> list[Any]:
     """Evenly chosen rows with both ends."""
     if len(rows) <= most:
         return list(rows)
-    return [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))]
+    return [rows[i] for i in evenly(len(rows), most)]
 
 
 def _table(study: Study) -> dict[str, Any] | None:
@@ -120,8 +117,8 @@ def _search(study: Study, search: Search) -> dict[str, Any]:
         "label": search.label,
         "schedule": list(schedule.sigma) if schedule else None,
         "landscape": _landscape(search.landscape) if search.landscape else None,
-        "growth": growth_of(search),
-        "front": front_of(search),
+        "growth": _growth(search),
+        "front": _front(search),
         "tau_explore": found.tau,
         "solved": len(found.solved),
         "levels": len(found.levels),
@@ -146,6 +143,53 @@ def _landscape(found: Landscape) -> dict[str, Any]:
             for (to, start), value in sorted(found.biases.items())
             if to in at and start in at
         ],
+    }
+
+
+def _growth(search: Search) -> dict[str, Any] | None:
+    """`rungs` holds [σ, update at which it joined, whether it is in the final ladder]; `cells` every level tried."""
+    found = search.growth
+    if found is None:
+        return None
+    used = search.schedule.sigma if search.schedule is not None else ()
+    return {
+        **{key: getattr(found, key) for key in ("tau", "tau_own", "statistic", "c", "warm", "fixed", "updates")},
+        "top_error": found.rounds[0].top_error,
+        "rungs": [[sigma, update, sigma in used] for sigma, update in joined_at(found).items()],
+        "cells": [_cell(found, number, level) for number in range(len(found.rounds)) for level in found.tried(number)],
+        "errors": [
+            {
+                "sigma": sigma,
+                "update": [update for update, _, _ in points],
+                "error": [error for _, error, _ in points],
+                "low": [error - stderr for _, error, stderr in points],
+                "high": [error + stderr for _, error, stderr in points],
+            }
+            for sigma, points in level_errors(found).items()
+        ],
+    }
+
+
+def _cell(found: Growth, number: int, level: Level) -> dict[str, Any]:
+    """One level in one round."""
+    one, statistics = found.rounds[number], ("mean", "pooled", "q95")
+    return {
+        "update": one.update,
+        **{name: getattr(level, name) for name in ("sigma", "clean", "clean_stderr")},
+        **{kind: {name: level.bias(kind, name) for name in statistics} for kind in ("own", "two_step")},
+        "feasible": found.feasible(number, level),
+        "joined": level.sigma in one.ladder,
+    }
+
+
+def _front(search: Search) -> dict[str, Any] | None:
+    """Every point of the front; the study's ladder and the greedy one, whose errors are null where they are not known."""
+    if search.front is None:
+        return None
+    marked = {"chosen": search.chosen, "greedy": search.greedy}
+    return {
+        "points": [asdict(point) for point in search.front.front],
+        **{name: None if point is None else asdict(point) for name, point in marked.items()},
     }
 
 

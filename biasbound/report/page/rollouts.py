@@ -19,8 +19,6 @@ from biasbound.report.parts import Model
 from biasbound.report.pictures import quantities
 from biasbound.report.study import Study
 
-__all__ = ["BUDGET", "Cut", "fitted", "pack_error", "pack_truth", "rollouts", "unpack_error"]
-
 BUDGET = 1_400_000  # bytes before base64
 MISSING_TRUTH, MISSING_ERROR = 255, -128
 
@@ -87,15 +85,6 @@ def pack_error(error: Float[np.ndarray, "K ..."]) -> tuple[Int8[np.ndarray, "K .
     share = np.where(known, error, 0).astype(np.float64) / unit
     packed = (np.sign(share) * np.sqrt(np.abs(share)) * 127).round()
     return np.where(known, packed, MISSING_ERROR).astype(np.int8), largest
-
-
-def unpack_error(
-    packed: Int8[np.ndarray, "K ..."], largest: Float64[np.ndarray, " K"]
-) -> Float64[np.ndarray, "K ..."]:
-    """What the page computes from it."""
-    share = packed.astype(np.float64) / 127
-    size = largest.reshape(-1, *[1] * (packed.ndim - 1))
-    return np.where(packed == MISSING_ERROR, np.nan, size * share * np.abs(share))
 
 
 def _text(packed: np.ndarray) -> str:

@@ -17,8 +17,6 @@ from biasbound.study.jobs import DataJob
 from biasbound.study.stages.material import Entry, open_split
 from biasbound.study.stages.place import Place
 
-__all__ = ["make_data", "opened", "source_of", "test_entry"]
-
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 

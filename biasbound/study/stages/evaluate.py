@@ -22,8 +22,6 @@ from biasbound.study.jobs import EvaluateJob
 from biasbound.study.stages.material import seeded, spread
 from biasbound.study.stages.place import Place
 
-__all__ = ["make_evaluate", "single_steps"]
-
 
 def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
     """Write rows.jsonl and, for an emulator with a chain, bias.json."""

@@ -24,8 +24,6 @@ from biasbound.nets import NetSpec
 from biasbound.registry import find
 from biasbound.study.config import NetworkConfig, TaskConfig
 
-__all__ = ["Entry", "Material", "network_for", "open_split", "seeded", "spread", "task_of"]
-
 IN_MEMORY = 4 << 30  # bytes of float32 below which a split is held in memory
 
 

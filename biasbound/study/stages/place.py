@@ -10,8 +10,6 @@ from biasbound.study.stages.material import Material
 from biasbound.train.observers import JsonlLog, TensorBoard
 from biasbound.train.trainer import Observer
 
-__all__ = ["NOTHING", "Cost", "Place"]
-
 
 @dataclass(frozen=True)
 class Cost:

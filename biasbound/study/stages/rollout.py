@@ -17,8 +17,6 @@ from biasbound.study.jobs import RolloutJob
 from biasbound.study.stages.material import seeded
 from biasbound.study.stages.place import Place
 
-__all__ = ["make_rollout", "require_fit", "roll"]
-
 
 def make_rollout(job: RolloutJob, place: Place) -> dict[str, Any]:
     """Roll the emulator out over the test split; write prediction.npy and rollout.json."""

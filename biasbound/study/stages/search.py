@@ -25,8 +25,6 @@ from biasbound.train.grow import Grown
 from biasbound.train.options import FitOptions, TrainOptions
 from biasbound.train.trainer import Trainer
 
-__all__ = ["fit_options", "make_search", "write_growth"]
-
 
 def fit_options(config: TrainOptions, seed: int, **changes: Any) -> FitOptions:
     """The options of one training from the config's section."""

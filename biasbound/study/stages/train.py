@@ -27,8 +27,6 @@ from biasbound.train.grow import Grower
 from biasbound.train.options import FitOptions
 from biasbound.train.trainer import Trainer, distributed
 
-__all__ = ["make_finetune", "make_train"]
-
 
 def make_train(job: TrainJob, place: Place) -> dict[str, Any]:
     """Train a method and write its emulator; a searched one takes its ladder from its search, or grows it."""
