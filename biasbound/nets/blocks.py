@@ -3,32 +3,62 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from biasbound.nets.config import UNetConfig
-from biasbound.nets.layers import Conv, Field, GroupNorm, TransposedConv, blocks_to_space, space_to_blocks
+from biasbound.nets.layers import (
+    Conv,
+    Field,
+    GroupNorm,
+    Paddings,
+    Sizes,
+    TransposedConv,
+    blocks_to_space,
+    cropped,
+    extended,
+    over_points,
+    space_to_blocks,
+)
 
-__all__ = ["Attention", "ConvNeXtBlock", "Down", "LogSnrEmbedding", "ResidualBlock", "Up", "conv"]
+__all__ = ["Attention", "Axes", "ConvNeXtBlock", "Down", "Embedded", "LogSnrEmbedding", "ResidualBlock", "Up"]
 
 Shift = Float[Tensor, "B C"]
 HEADS, HEAD_CHANNELS = 4, 32
 
 
-def conv(config: UNetConfig, inside: int, outside: int, k: int, *, depthwise: bool = False) -> Conv:
-    """A k-point (1-D) or k×k (2-D) convolution with the padding of the config."""
-    return Conv((inside, outside), _kernel(config, k), _padding(config), depthwise=depthwise)
+@dataclass(frozen=True)
+class Axes:
+    """The axes of a field as its convolutions see them, with one entry per dimension."""
+
+    padding: Paddings  # beyond the ends: "circular" or "zeros"
+    dilation: Sizes  # distance of the points that a kernel joins
+
+    def conv(self, inside: int, outside: int, k: int, *, depthwise: bool = False) -> Conv:
+        """A k-point (1-D), k×k (2-D) or k×k×k (3-D) convolution."""
+        kernel, dilation = with_row((k,) * len(self.padding)), with_row(self.dilation)
+        return Conv((inside, outside), kernel, self.paddings, dilation=dilation, depthwise=depthwise)
+
+    @property
+    def paddings(self) -> Paddings:
+        return ("zeros", *self.padding) if len(self.padding) == 1 else self.padding
 
 
-def _kernel(config: UNetConfig, k: int) -> tuple[int, int]:
-    return (1, k) if config.dims == 1 else (k, k)
+def with_row(sizes: Sizes) -> Sizes:
+    """One number per axis of a field: a 1-D field has a first axis of one point."""
+    return (1, *sizes) if len(sizes) == 1 else sizes
 
 
-def _padding(config: UNetConfig) -> tuple[str, str]:
-    return (config.padding[0], config.padding[-1])
+def modulated(h: Field, told: Shift | None) -> Field:
+    """(1 + scale)·h + shift, where the log-SNR told scale and shift."""
+    if told is None:
+        return h
+    scale, shift = over_points(told, h).chunk(2, -1)
+    return torch.addcmul(shift, h, 1 + scale)
 
 
 class ResidualBlock(nn.Module):
@@ -39,20 +69,17 @@ class ResidualBlock(nn.Module):
     to zero, so a new network is a chain of identities.
     """
 
-    def __init__(self, config: UNetConfig, inside: int, outside: int) -> None:
+    def __init__(self, axes: Axes, inside: int, outside: int) -> None:
         super().__init__()
         assert inside == outside, "a residual block adds its input, so it keeps the channels"
         self.shift_channels = 2 * inside
-        self.enter = conv(config, inside, outside, 3)
-        self.leave = conv(config, outside, outside, 3)
+        self.enter = axes.conv(inside, outside, 3)
+        self.leave = axes.conv(outside, outside, 3)
         nn.init.zeros_(self.leave.weight)
         nn.init.zeros_(self.leave.bias)
 
     def forward(self, x: Field, shift: Shift | None) -> Field:
-        h = F.layer_norm(x, x.shape[1:])
-        if shift is not None:
-            scale, shift = shift[:, None, None].chunk(2, -1)
-            h = torch.addcmul(shift, h, 1 + scale)
+        h = modulated(F.layer_norm(x, x.shape[1:]), shift)
         y: Field = x + self.leave(F.silu(self.enter(h)))
         return y
 
@@ -60,20 +87,20 @@ class ResidualBlock(nn.Module):
 class ConvNeXtBlock(nn.Module):
     """skip(x) + conv₃(norm(GELU(conv₃(norm(depthwise₇(x) + shift))))), the paper's block."""
 
-    def __init__(self, config: UNetConfig, inside: int, outside: int) -> None:
+    def __init__(self, axes: Axes, inside: int, outside: int) -> None:
         super().__init__()
         self.shift_channels = inside
-        self.depthwise = conv(config, inside, inside, 7, depthwise=True)
+        self.depthwise = axes.conv(inside, inside, 7, depthwise=True)
         self.enter_norm = GroupNorm(inside)
-        self.enter = conv(config, inside, outside, 3)
+        self.enter = axes.conv(inside, outside, 3)
         self.leave_norm = GroupNorm(outside)
-        self.leave = conv(config, outside, outside, 3)
+        self.leave = axes.conv(outside, outside, 3)
         self.skip = nn.Linear(inside, outside) if inside != outside else nn.Identity()
 
     def forward(self, x: Field, shift: Shift | None) -> Field:
         h = self.depthwise(x)
         if shift is not None:
-            h = h + shift[:, None, None]
+            h = h + over_points(shift, h)
         h = F.gelu(self.enter(self.enter_norm(h)))
         out: Field = self.skip(x) + self.leave(self.leave_norm(h))
         return out
@@ -109,41 +136,53 @@ class Attention(nn.Module):
 
 
 class Down(nn.Module):
-    """To the next coarser level, with half the grid points along each axis.
+    """To the next coarser level, with half the grid points along each axis whose factor is 2.
 
     ConvNeXt networks use a 4-point convolution of stride 2, residual networks merge 2-point
-    blocks.
+    blocks. An odd number of points is made even by a zero at the end, which is also what the
+    convolutions see there. It exists only here: at both levels all points belong to the grid.
     """
 
-    def __init__(self, config: UNetConfig, inside: int, outside: int) -> None:
+    def __init__(self, axes: Axes, factors: Sizes, channels: tuple[int, int], *, overlap: bool) -> None:
         super().__init__()
-        self.factors = _kernel(config, 2)
-        if config.block == "convnext":
-            kernel, padding = _kernel(config, 4), _padding(config)
-            self.mix: nn.Module = Conv((inside, outside), kernel, padding, stride=2)
+        self.factors, (inside, outside) = with_row(factors), channels
+        if overlap:
+            kernel = tuple(4 if f == 2 else 1 for f in self.factors)
+            self.mix: nn.Module = Conv(channels, kernel, axes.paddings, stride=2)
         else:
             self.mix = nn.Linear(math.prod(self.factors) * inside, outside)
 
     def forward(self, x: Field) -> Field:
+        x = extended(x, tuple(-(-n // f) * f for n, f in zip(x.shape[1:-1], self.factors, strict=True)))
         y: Field = self.mix(x if isinstance(self.mix, Conv) else space_to_blocks(x, self.factors))
         return y
 
 
 class Up(nn.Module):
-    """Back to the next finer level, the counterpart of `Down`."""
+    """Back to the grid of the next finer level, the counterpart of `Down`."""
 
-    def __init__(self, config: UNetConfig, inside: int, outside: int) -> None:
+    def __init__(self, axes: Axes, factors: Sizes, channels: tuple[int, int], *, overlap: bool) -> None:
         super().__init__()
-        self.factors = _kernel(config, 2)
-        if config.block == "convnext":
-            kernel, padding = _kernel(config, 4), _padding(config)
-            self.mix: nn.Module = TransposedConv((inside, outside), kernel, padding)
+        self.factors, (inside, outside) = with_row(factors), channels
+        if overlap:
+            kernel = tuple(4 if f == 2 else 1 for f in self.factors)
+            self.mix: nn.Module = TransposedConv(channels, kernel, axes.paddings)
         else:
             self.mix = nn.Linear(inside, math.prod(self.factors) * outside)
 
-    def forward(self, x: Field) -> Field:
+    def forward(self, x: Field, grid: Sizes) -> Field:
         y: Field = self.mix(x)
-        return y if isinstance(self.mix, TransposedConv) else blocks_to_space(y, self.factors)
+        return cropped(y if isinstance(self.mix, TransposedConv) else blocks_to_space(y, self.factors), grid)
+
+
+@runtime_checkable
+class Embedded(Protocol):
+    """What the options of every network say about the log-SNR."""
+
+    @property
+    def embedding(self) -> int: ...  # channels
+    @property
+    def frequency(self) -> float: ...  # the highest angular one, in radians per unit of log-SNR
 
 
 class LogSnrEmbedding(nn.Module):
@@ -157,7 +196,7 @@ class LogSnrEmbedding(nn.Module):
 
     PERIOD = 128.0
 
-    def __init__(self, config: UNetConfig, channels: int) -> None:
+    def __init__(self, config: Embedded, channels: int) -> None:
         super().__init__()
         waves = config.embedding // 8
         low, high = math.log(2 * math.pi / self.PERIOD), math.log(config.frequency)

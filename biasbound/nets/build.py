@@ -47,14 +47,14 @@ class NetSpec:
 
 
 class _UNet:
-    """A U-Net for fields in one or two dimensions"""
+    """A U-Net: each level halves the grid, and meets its counterpart on the way back"""
 
     def resolve(self, spec: NetSpec) -> NetSpec:
         """Options: `size` (small, large, paper) and any field of `UNetConfig` but its channels."""
         given: dict[str, Any] = dict(spec.options)
         size, dims = given.pop("size", "small"), len(spec.grid)
-        if dims not in (1, 2):
-            raise ValueError(f"a U-Net works in one or two dimensions, and these fields have {dims}")
+        if dims not in (1, 2, 3):
+            raise ValueError(f"a network works in one, two or three dimensions, and these fields have {dims}")
         if size == "paper":
             template = paper("ks" if dims == 1 else "kolmogorov")
             if "width" in given:  # as the paper's scales with its width
@@ -63,20 +63,10 @@ class _UNet:
             template = mini(size, padding=("circular",) * dims)
         padding = tuple("circular" if b == "periodic" else "zeros" for b in spec.boundary)
         given |= {"in_channels": spec.inputs + spec.outputs, "out_channels": spec.outputs, "padding": padding}
-        made = UNetConfig.from_dict({**template.to_dict(), **given})
-        self._check_grid(made, spec.grid)
-        own = {k: v for k, v in made.to_dict().items() if k not in ("in_channels", "out_channels", "noise")}
-        return replace(spec, options=own)
-
-    @staticmethod
-    def _check_grid(config: UNetConfig, grid: tuple[int, ...]) -> None:
-        for points in grid:
-            if points % config.stride or points < config.least_grid:
-                raise ValueError(
-                    f"a grid of {points} points does not fit a U-Net of {len(config.multipliers)} levels, which needs a "
-                    f"multiple of {config.stride}, at least {config.least_grid}; change network.multipliers or "
-                    "data.stride_space"
-                )
+        made = UNetConfig.from_dict({**template.to_dict(), "dims": dims, **given})
+        made = made if made.halvings else made.fitted(spec.grid)
+        left_out = {"in_channels", "out_channels", "noise"} | ({"halvings"} if not made.halvings else set())
+        return replace(spec, options={k: v for k, v in made.to_dict().items() if k not in left_out})
 
     def __call__(self, spec: NetSpec, noisy: bool) -> nn.Module:
         channels = spec.inputs + (spec.outputs if noisy else 0)

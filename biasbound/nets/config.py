@@ -18,8 +18,9 @@ class UNetConfig:
     """A U-Net. Every field is checked on construction, and an invalid one is named in the error.
 
     `multipliers` has one entry per level, finest first: the number of channels of that level as a
-    multiple of `width`. Each level halves the grid of the previous one, so grid sizes must be
-    multiples of 2^(levels − 1).
+    multiple of `width`. Each level halves the grid of the previous one, along each axis as often as
+    `halvings` says. A circular axis must have a multiple of 2^halvings points, because its ends meet; one
+    that ends in zeros gets one more of them wherever it has an odd number of points.
     """
 
     in_channels: int
@@ -36,19 +37,39 @@ class UNetConfig:
     embedding: int = 64  # channels of the log-SNR embedding
     frequency: float = 2.0  # its highest angular frequency, in radians per unit of log-SNR
     zero_init: bool = True  # the last layer, and so the network's output, starts at zero
+    halvings: tuple[int, ...] = ()  # per axis, how many levels halve it, finest first; (): all of them
 
     def __post_init__(self) -> None:
         _check_fields(vars(self))
 
     @property
-    def stride(self) -> int:
-        """2^(levels − 1); every grid size must be a multiple of it."""
-        return 1 << (len(self.multipliers) - 1)
+    def strides(self) -> tuple[int, ...]:
+        """Per axis, 2^halvings: a shift by it shifts the result, if the axis is circular."""
+        return tuple(1 << h for h in self.halvings or (len(self.multipliers) - 1,) * self.dims)
 
-    @property
-    def least_grid(self) -> int:
-        """The smallest grid size: no kernel may wrap around the coarsest level twice."""
-        return self.stride * (3 if self.block == "convnext" else 1)
+    def factors(self, level: int) -> tuple[int, ...]:
+        """Per axis, by how much `level` is finer than the next coarser one: 2, or 1 where the axis is kept."""
+        return tuple(1 + (stride >> level > 1) for stride in self.strides)
+
+    def dilation(self, level: int) -> tuple[int, ...]:
+        """Per axis, how far apart the points are that a kernel of `level` joins.
+
+        On a circular axis that was not halved it doubles instead, so that the network sees as far.
+        """
+        pairs = zip(self.strides, self.padding, strict=True)
+        return tuple(max(1, (1 << level) // stride) if kind == "circular" else 1 for stride, kind in pairs)
+
+    def fitted(self, grid: tuple[int, ...]) -> UNetConfig:
+        """With the halvings that this grid allows, at most one per level."""
+        least = 3 if self.block == "convnext" else 1  # no kernel should go round the coarsest level twice
+        most = len(self.multipliers) - 1
+
+        def allowed(n: int, kind: str, h: int) -> bool:
+            return n >= least << h and (kind == "zeros" or n % (1 << h) == 0)
+
+        pairs = [*zip(grid, self.padding, strict=True)]
+        found = tuple(max((h for h in range(1, most + 1) if allowed(n, kind, h)), default=0) for n, kind in pairs)
+        return replace(self, halvings=() if set(found) == {most} else found)
 
     def deterministic(self) -> UNetConfig:
         """The same network as a baseline that maps x to y, without log-SNR and noisy target."""
@@ -77,7 +98,7 @@ class UNetConfig:
 def _check_fields(values: Mapping[str, Any]) -> None:
     """Check each field, strictly by type: 2.0 is not a whole number and 1 is not true."""
     dims, multipliers, padding = values["dims"], values["multipliers"], values["padding"]
-    _check(values, "dims", _whole(dims) and dims <= 2, "1 or 2")
+    _check(values, "dims", _whole(dims) and dims <= 3, "1, 2 or 3")
     for name in ("in_channels", "out_channels", "width", "blocks"):
         _check(values, name, _whole(values[name]), "a whole number ≥ 1")
     levels = isinstance(multipliers, tuple) and len(multipliers) and all(map(_whole, multipliers))
@@ -87,6 +108,10 @@ def _check_fields(values: Mapping[str, Any]) -> None:
         _check(values, name, type(values[name]) is bool, "true or false")
     axes = isinstance(padding, tuple) and len(padding) == dims and set(padding) <= set(PADDINGS)
     _check(values, "padding", axes, f'a list of {dims} of "circular" and "zeros", one per axis')
+    halvings = values["halvings"]
+    counts = isinstance(halvings, tuple) and all(type(h) is int and 0 <= h < len(multipliers) for h in halvings)
+    expected = f"an empty list or {dims} whole numbers from 0 to {len(multipliers) - 1}, one per axis"
+    _check(values, "halvings", counts and len(halvings) in (0, dims), expected)
     fits = _whole(values["embedding"]) and values["embedding"] % 8 == 0
     _check(values, "embedding", fits, "a positive multiple of 8")
     number = type(values["frequency"]) is float and math.isfinite(values["frequency"])

@@ -1,12 +1,12 @@
-r"""Convolutions on fields of shape (B, H, W, C).
+r"""Convolutions on fields of shape (B, *N, C), where N has two or three axes.
 
 Channels come last, so that 1×1 convolutions, attention and the shifts of the embedding are plain
-matrix operations, and oneDNN convolves without reordering. A 1-D field has H = 1 and kernels (1,
-k), so the same code serves 1-D and 2-D.
+matrix operations, and oneDNN convolves without reordering. A 1-D field has the axes (1, W) and
+kernels (1, k), so the same code serves one, two and three dimensions.
 
 Two choices rest on measurements (benchmarks/throughput.py, docs/log.md). A 1-D convolution is one
-matrix product over shifted copies. A 2-D convolution uses oneDNN, on a field padded in a way whose
-derivative is cheap.
+matrix product over shifted copies. A 2-D or 3-D convolution uses oneDNN, on a field padded in a way
+whose derivative is cheap.
 """
 
 from __future__ import annotations
@@ -18,40 +18,92 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["Conv", "Field", "GroupNorm", "TransposedConv", "blocks_to_space", "space_to_blocks"]
+__all__ = [
+    "Conv",
+    "Field",
+    "GroupNorm",
+    "TransposedConv",
+    "blocks_to_space",
+    "channels_first",
+    "channels_last",
+    "cropped",
+    "extended",
+    "over_points",
+    "space_to_blocks",
+]
 
-Field = Float[Tensor, "B _H _W _C"]
-Pair = tuple[int, int]
+Field = Float[Tensor, "B *_N _C"]
+Sizes = tuple[int, ...]
+Paddings = tuple[str, ...]
+
+
+def channels_last(x: Float[Tensor, "B C *N"]) -> Field:
+    """(B, C, *N) → (B, *N, C); a single axis gets one of one point before it."""
+    x = x.unsqueeze(2) if x.ndim == 3 else x
+    return x.movedim(1, -1).contiguous()
+
+
+def channels_first(x: Field, dims: int) -> Float[Tensor, "B C *N"]:
+    """The inverse of `channels_last` for fields of `dims` dimensions."""
+    y = x.movedim(-1, 1).contiguous()
+    return y.squeeze(2) if dims == 1 else y
+
+
+def over_points(shift: Float[Tensor, "B C"], x: Field) -> Field:
+    """(B, C) → (B, 1, …, 1, C), which is the same at all points of x."""
+    return shift.reshape(len(shift), *[1] * (x.ndim - 2), shift.shape[1])
+
+
+def extended(x: Field, grid: Sizes) -> Field:
+    """With zeros after the end of each axis, up to the sizes `grid`; x itself where it has them."""
+    missing = [n - m for n, m in zip(grid, x.shape[1:-1], strict=True)]
+    return F.pad(x, [0, 0, *(p for n in reversed(missing) for p in (0, n))]) if any(missing) else x
+
+
+def cropped(x: Field, grid: Sizes) -> Field:
+    """The first points of each axis: undoes `extended`, and is its transpose."""
+    for axis, n in enumerate(grid, 1):
+        x = x if x.shape[axis] == n else x.narrow(axis, 0, n)
+    return x
 
 
 class Conv(nn.Module):
     """A convolution that keeps the grid (stride 1) or halves it (stride 2, kernel 4).
 
-    `padding` is "circular" or "zeros" for each of the axes H and W. It is not used along an axis
-    where the kernel has extent 1.
+    Kernel, padding ("circular" or "zeros") and dilation have one entry per axis. Along an axis where
+    the kernel has extent 1, the others are not used, and the grid is kept.
     """
 
     def __init__(
-        self, channels: Pair, kernel: Pair, padding: tuple[str, str], *, stride: int = 1, depthwise: bool = False
+        self,
+        channels: tuple[int, int],
+        kernel: Sizes,
+        padding: Paddings,
+        *,
+        stride: int = 1,
+        dilation: Sizes | None = None,
+        depthwise: bool = False,
     ) -> None:
         super().__init__()
         inside, outside = channels
         self.weight = nn.Parameter(torch.empty(outside, *kernel, 1 if depthwise else inside))
         self.bias = nn.Parameter(torch.empty(outside))
         self.kernel, self.padding = kernel, padding
-        self.stride = (1 if kernel[0] == 1 else stride, stride)
+        self.stride = tuple(1 if k == 1 else stride for k in kernel)
+        self.dilation = dilation or (1,) * len(kernel)
+        self.reach = tuple((k - 1) // 2 * d for k, d in zip(kernel, self.dilation, strict=True))
         self.groups = inside if depthwise else 1
+        self.row = set(kernel[:-1]) == {1} and self.groups == 1 and set(self.stride) == {1}
         _uniform(self.weight, self.bias, fan_in=self.weight[0].numel())
 
     def forward(self, x: Field) -> Field:
-        if self.kernel[0] == 1 and self.groups == 1 and self.stride == (1, 1):
-            columns = shifted_copies(x, self.kernel[1], self.padding[1])
+        if self.row:
+            columns = shifted_copies(x, self.kernel[-1], self.padding[-1], self.dilation[-1])
             return F.linear(columns, self.weight.flatten(1), self.bias)
-        reach = ((self.kernel[0] - 1) // 2, (self.kernel[1] - 1) // 2)
-        x, zeros = wrap(x, reach, self.padding)
-        weight = self.weight.permute(0, 3, 1, 2)
-        y = F.conv2d(x.permute(0, 3, 1, 2), weight, self.bias, self.stride, zeros, groups=self.groups)
-        return y.permute(0, 2, 3, 1)
+        x, zeros = wrap(x, self.reach, self.padding)
+        weight, convolve = self.weight.movedim(-1, 1), F.conv2d if x.ndim == 4 else F.conv3d
+        y = convolve(x.movedim(-1, 1), weight, self.bias, self.stride, zeros, self.dilation, self.groups)
+        return y.movedim(1, -1)
 
 
 class TransposedConv(nn.Module):
@@ -60,7 +112,7 @@ class TransposedConv(nn.Module):
     It doubles the grid along every axis where the kernel has an extent above 1.
     """
 
-    def __init__(self, channels: Pair, kernel: Pair, padding: tuple[str, str]) -> None:
+    def __init__(self, channels: tuple[int, int], kernel: Sizes, padding: Paddings) -> None:
         super().__init__()
         inside, outside = channels
         self.weight = nn.Parameter(torch.empty(inside, *kernel, outside))
@@ -69,14 +121,13 @@ class TransposedConv(nn.Module):
         _uniform(self.weight, self.bias, fan_in=self.weight[0].numel())
 
     def forward(self, x: Field) -> Field:
-        reach = (int(self.kernel[0] > 1), int(self.kernel[1] > 1))
-        stride = (1 + reach[0], 1 + reach[1])
+        reach = tuple(int(k > 1) for k in self.kernel)
+        stride = tuple(1 + r for r in reach)
         x, zeros = wrap(x, reach, self.padding)
         # Each cell of circular padding becomes two cells of the output, which are cropped here.
         cut = tuple(r + 2 * (r - z) for r, z in zip(reach, zeros, strict=True))
-        weight = self.weight.permute(0, 3, 1, 2)
-        y = F.conv_transpose2d(x.permute(0, 3, 1, 2), weight, self.bias, stride, cut)
-        return y.permute(0, 2, 3, 1)
+        weight, convolve = self.weight.movedim(-1, 1), F.conv_transpose2d if x.ndim == 4 else F.conv_transpose3d
+        return convolve(x.movedim(-1, 1), weight, self.bias, stride, cut).movedim(1, -1)
 
 
 class GroupNorm(nn.Module):
@@ -97,47 +148,50 @@ def _uniform(*parameters: Tensor, fan_in: int) -> None:
         nn.init.uniform_(parameter, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))
 
 
-def space_to_blocks(x: Field, factors: Pair) -> Field:
-    """(B, H, W, C) → (B, H/f, W/g, f·g·C): the cells of a block become channels."""
-    b, h, w, c = x.shape
-    f, g = factors
-    cells = x.reshape(b, h // f, f, w // g, g, c).transpose(2, 3)
-    return cells.reshape(b, h // f, w // g, f * g * c)
+def space_to_blocks(x: Field, factors: Sizes) -> Field:
+    """(B, …, N, …, C) → (B, …, N/f, …, ∏f·C): the cells of a block become channels."""
+    axes, coarse = len(factors), tuple(n // f for n, f in zip(x.shape[1:-1], factors, strict=True))
+    pairs = [size for pair in zip(coarse, factors, strict=True) for size in pair]
+    cells = x.reshape(len(x), *pairs, x.shape[-1])
+    cells = cells.permute(0, *range(1, 2 * axes, 2), *range(2, 2 * axes + 1, 2), 2 * axes + 1)
+    return cells.reshape(len(x), *coarse, math.prod(factors) * x.shape[-1])
 
 
-def blocks_to_space(x: Field, factors: Pair) -> Field:
+def blocks_to_space(x: Field, factors: Sizes) -> Field:
     """The inverse of `space_to_blocks`."""
-    b, h, w, c = x.shape
-    f, g = factors
-    cells = x.reshape(b, h, w, f, g, c // (f * g)).transpose(2, 3)
-    return cells.reshape(b, h * f, w * g, c // (f * g))
+    axes, channels = len(factors), x.shape[-1] // math.prod(factors)
+    cells = x.reshape(*x.shape[:-1], *factors, channels)
+    order = [place for i in range(1, axes + 1) for place in (i, axes + i)]
+    fine = [n * f for n, f in zip(x.shape[1:-1], factors, strict=True)]
+    return cells.permute(0, *order, 2 * axes + 1).reshape(len(x), *fine, channels)
 
 
-def shifted_copies(x: Field, taps: int, padding: str) -> Field:
-    """(B, H, W, C) → (B, H, W, taps·C): the neighbours of each point along W, left to right."""
+def shifted_copies(x: Field, taps: int, padding: str, dilation: int = 1) -> Field:
+    """(B, *N, C) → (B, *N, taps·C): the neighbours of each point along the last axis, left to right."""
     reach = taps // 2
-    copies = [x if by == 0 else _shifted(x, by, padding) for by in range(reach, reach - taps, -1)]
+    copies = [x if by == 0 else _shifted(x, by * dilation, padding) for by in range(reach, reach - taps, -1)]
     return torch.cat(copies, -1) if taps > 1 else x
 
 
 def _shifted(x: Field, by: int, padding: str) -> Field:
+    if padding == "circular":
+        return x.roll(by, -2)
     # Padding by −n crops, so that both cases and both derivatives need one copy only.
-    return x.roll(by, 2) if padding == "circular" else F.pad(x, (0, 0, by, -by))
+    return F.pad(x, (0, 0, by, -by)) if abs(by) < x.shape[-2] else torch.zeros_like(x)
 
 
-def wrap(x: Field, reach: Pair, padding: tuple[str, str]) -> tuple[Field, Pair]:
+def wrap(x: Field, reach: Sizes, padding: Paddings) -> tuple[Field, Sizes]:
     """Pad the circular axes by `reach` cells; also return the zero padding due on the others."""
-    zeros = [0, 0]
-    for i, (r, kind) in enumerate(zip(reach, padding, strict=True)):
-        if kind == "zeros":
-            zeros[i] = r
-        elif r:
-            x = _continued(x, i + 1, r)
-    return x, (zeros[0], zeros[1])
+    zeros = tuple(r if kind == "zeros" else 0 for r, kind in zip(reach, padding, strict=True))
+    for axis, (r, z) in enumerate(zip(reach, zeros, strict=True), 1):
+        x = _continued(x, axis, r) if r > z else x
+    return x, zeros
 
 
-def _continued(x: Tensor, axis: int, r: int) -> Tensor:
+def _continued(x: Field, axis: int, r: int) -> Field:
     n = x.shape[axis]
+    if n < r:  # round more than once
+        return x.index_select(axis, torch.arange(-r, n + r, device=x.device) % n)
     if n < 2 * r:
         return torch.cat([x.narrow(axis, n - r, r), x, x.narrow(axis, 0, r)], axis)
     # Disjoint pieces make the derivative one copy and two additions at the border. With

@@ -19,6 +19,8 @@ MINI = {
     (1, "large"): (48, (1, 2, 2)),
     (2, "small"): (24, (1, 1, 1)),
     (2, "large"): (24, (1, 2, 2)),
+    (3, "small"): (16, (1, 1, 1)),
+    (3, "large"): (16, (1, 2, 2)),
 }
 
 
@@ -47,13 +49,13 @@ def mini(
 ) -> UNetConfig:
     """A lean denoiser network for CPUs, "small" or "large".
 
-    The number of paddings makes it 1-D or 2-D. Small networks converge within minutes, large ones
+    The number of paddings makes it 1-D, 2-D or 3-D. Small networks converge within minutes, large ones
     within an hour. Large networks are wider at the coarse levels, where that is cheap.
     """
     if (len(padding), size) not in MINI:
         raise ValueError(
             f"there is no mini network {size!r} in {len(padding)} dimensions; "
-            'choose the size "small" or "large" and 1 or 2 dimensions'
+            'choose the size "small" or "large" and 1, 2 or 3 dimensions'
         )
     width, multipliers = MINI[len(padding), size]
     return UNetConfig(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, repeat
 
 import torch
@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from biasbound.core.noise import Condition, State
-from biasbound.nets.blocks import Attention, ConvNeXtBlock, Down, LogSnrEmbedding, ResidualBlock, Shift, Up, conv
+from biasbound.nets.blocks import Attention, Axes, ConvNeXtBlock, Down, LogSnrEmbedding, ResidualBlock, Shift, Up
 from biasbound.nets.config import UNetConfig
-from biasbound.nets.layers import Field
+from biasbound.nets.layers import Field, channels_first, channels_last
 
 __all__ = ["ConditionalNet", "DirectNet", "UNet"]
 
@@ -20,13 +20,16 @@ Shifts = Iterator[Shift | None]
 
 
 class Stage(nn.Module):
-    """The blocks of one level, followed by attention if the config has it."""
+    """Blocks of one level, followed by attention if the config has it.
 
-    def __init__(self, config: UNetConfig, inside: int, outside: int, count: int, attention: nn.Module) -> None:
+    `widths` are the channels before, between and after the blocks.
+    """
+
+    def __init__(self, config: UNetConfig, level: int, widths: Sequence[int], attention: nn.Module) -> None:
         super().__init__()
         block = ConvNeXtBlock if config.block == "convnext" else ResidualBlock
-        widths = [inside, *repeat(outside, count)]
-        self.blocks = nn.ModuleList(block(config, a, b) for a, b in pairwise(widths))
+        axes = Axes(config.padding, config.dilation(level))
+        self.blocks = nn.ModuleList(block(axes, a, b) for a, b in pairwise(widths))
         self.attention = attention
 
     def forward(self, x: Field, shifts: Shifts) -> Field:
@@ -70,24 +73,29 @@ class UNet(nn.Module):
         def attention(channels: int, linear: bool = True) -> nn.Module:
             return Attention(channels, linear=linear) if config.attention else nn.Identity()
 
-        def stage(inside: int, outside: int) -> Stage:
-            return Stage(config, inside, outside, config.blocks, attention(outside))
+        def stage(level: int, inside: int) -> Stage:
+            outside = widths[level]
+            return Stage(config, level, [inside, *repeat(outside, config.blocks)], attention(outside))
 
+        axes, coarsest = Axes(config.padding, config.dilation(0)), len(widths) - 1
         stem = first * 2 // 3 if convnext else first
-        self.stem = conv(config, config.in_channels, stem, 7 if convnext else 3)
-        self.down = nn.ModuleList(stage(w if i else stem, w) for i, w in enumerate(widths))
-        self.to_coarse = nn.ModuleList(Down(config, a, b) for a, b in pairwise(widths))
-        count = int(config.middle)
+        self.stem = axes.conv(config.in_channels, stem, 7 if convnext else 3)
+        self.down = nn.ModuleList(stage(i, w if i else stem) for i, w in enumerate(widths))
+        pairs = [*enumerate(pairwise(widths))]
+        self.to_coarse = nn.ModuleList(Down(axes, config.factors(i), (a, b), overlap=convnext) for i, (a, b) in pairs)
+        between = [last, *repeat(last, int(config.middle))]
         self.middle = nn.ModuleList(
-            Stage(config, last, last, count, a) for a in (attention(last, False), nn.Identity())
+            Stage(config, coarsest, between, a) for a in (attention(last, False), nn.Identity())
         )
         # Input channels of each level on the way up: its own, plus those of a concatenated skip.
         joined = [2 * w if convnext else w for w in widths]
         if not config.middle:
             joined[-1] = last
-        self.up = nn.ModuleList(stage(joined[i], widths[i]) for i in range(len(widths) - 1, 0, -1))
-        self.to_fine = nn.ModuleList(Up(config, b, a) for a, b in reversed([*pairwise(widths)]))
-        self.head = Stage(config, joined[0], first, 1, nn.Identity())
+        self.up = nn.ModuleList(stage(i, joined[i]) for i in range(coarsest, 0, -1))
+        self.to_fine = nn.ModuleList(
+            Up(axes, config.factors(i), (b, a), overlap=convnext) for i, (a, b) in reversed(pairs)
+        )
+        self.head = Stage(config, 0, [joined[0], first], nn.Identity())
         self.output = nn.Linear(first, config.out_channels)
         if config.zero_init:
             nn.init.zeros_(self.output.weight)
@@ -105,10 +113,7 @@ class UNet(nn.Module):
         self, inputs: Float[Tensor, "B I *N"], log_snr: Float[Tensor, " B"] | None = None
     ) -> Float[Tensor, "B O *N"]:
         self._check(inputs, log_snr)
-        x = inputs.unsqueeze(2) if self.config.dims == 1 else inputs
-        x = self._levels(x.permute(0, 2, 3, 1).contiguous(), self._shifts(log_snr))
-        outputs = x.permute(0, 3, 1, 2).contiguous()
-        return outputs.squeeze(2) if self.config.dims == 1 else outputs
+        return channels_first(self._levels(channels_last(inputs), self._shifts(log_snr)), self.config.dims)
 
     def _shifts(self, log_snr: Tensor | None) -> Shifts:
         if log_snr is None:
@@ -118,15 +123,17 @@ class UNet(nn.Module):
     def _levels(self, x: Field, shifts: Shifts) -> Field:
         x = self.stem(x)
         skips: list[Field | None] = []
+        grids = []
         for i, stage in enumerate(self.down):
             x = stage(self.to_coarse[i - 1](x) if i else x, shifts)
             skips.append(x)
+            grids.append(x.shape[1:-1])
         for stage in self.middle:
             x = stage(x, shifts)
         if not self.config.middle:
             skips[-1] = None
-        for stage, to_fine in zip(self.up, self.to_fine, strict=True):
-            x = to_fine(stage(self._join(x, skips.pop()), shifts))
+        for stage, to_fine, grid in zip(self.up, self.to_fine, reversed(grids[:-1]), strict=True):
+            x = to_fine(stage(self._join(x, skips.pop()), shifts), grid)
         # The paper's head does not receive the noise level.
         last = repeat(None) if self.config.block == "convnext" else shifts
         y: Field = self.output(self.head(self._join(x, skips.pop()), last))
@@ -143,14 +150,14 @@ class UNet(nn.Module):
         if (inputs.shape[1], inputs.ndim - 2) != expected:
             raise ValueError(
                 f"the network takes fields of shape (batch, {config.in_channels}, "
-                f"{', '.join('XY'[: config.dims])}), got {tuple(inputs.shape)}"
+                f"{', '.join('XYZ'[: config.dims])}), got {tuple(inputs.shape)}"
             )
         grid = inputs.shape[2:]
-        if any(n % config.stride or n < config.least_grid for n in grid):
+        pairs = zip(grid, config.strides, config.padding, strict=True)
+        if any(n % stride for n, stride, kind in pairs if kind == "circular"):
             raise ValueError(
-                f"a network of {len(config.multipliers)} levels with {config.block} blocks takes "
-                f"grid sizes that are multiples of {config.stride} and at least "
-                f"{config.least_grid}, got {tuple(grid)}"
+                f"a network whose axes are {', '.join(config.padding)} and halved to 1/{', 1/'.join(map(str, config.strides))} "
+                f"needs multiples of these along the circular ones, got a grid of {tuple(grid)}"
             )
         if config.noise != (log_snr is not None):
             raise ValueError(

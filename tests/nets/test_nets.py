@@ -13,7 +13,7 @@ from biasbound.core.bias import jacobian_norm
 from biasbound.core.denoise import NetDenoiser
 from biasbound.core.noise import renoise
 from biasbound.nets import ConditionalNet, DirectNet, UNet, layers, mini, paper
-from biasbound.nets.blocks import Attention
+from biasbound.nets.blocks import Attention, Axes, Down, Up, with_row
 
 every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
@@ -64,7 +64,7 @@ def test_samples_do_not_see_each_other(config):
 def test_a_shifted_field_gives_a_shifted_result(config):
     net = awake(config).double()
     inputs, log_snr = (t.double() for t in fields_for(config))
-    shift = tuple(config.stride * n for n in (1, -2)[: config.dims])
+    shift = tuple(stride * n for stride, n in zip(config.strides, (1, -2, 1), strict=False))
     axes = tuple(range(2, 2 + config.dims))
     expected = net(inputs, log_snr).roll(shift, axes)
     torch.testing.assert_close(net(inputs.roll(shift, axes), log_snr), expected)
@@ -86,44 +86,77 @@ def test_zero_padding_knows_where_the_grid_ends():
 
 
 @pytest.mark.parametrize("padding", ["circular", "zeros"])
-@pytest.mark.parametrize(("kernel", "stride"), [((1, 3), 1), ((1, 7), 1), ((3, 3), 1), ((4, 4), 2), ((1, 4), 2)])  # fmt: skip
-def test_convolutions_are_pytorchs(padding, kernel, stride, rng):
-    ours = layers.Conv((3, 5), kernel, (padding, padding), stride=stride).double()
-    reach = [(k - 1) // 2 for k in kernel]
-    theirs = torch.nn.Conv2d(3, 5, kernel, ours.stride, tuple(reach), padding_mode=padding, dtype=torch.float64)
-    theirs.weight.data, theirs.bias.data = ours.weight.data.permute(0, 3, 1, 2), ours.bias.data
-    x = torch.randn(2, 1 if kernel[0] == 1 else 8, 8, 3, dtype=torch.float64, generator=rng)
-    torch.testing.assert_close(ours(x), theirs(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation"),
+    [
+        ((1, 3), 1, 1), ((1, 7), 1, 1), ((3, 3), 1, 1), ((4, 4), 2, 1), ((1, 4), 2, 1), ((3, 3, 3), 1, 1),
+        ((4, 1, 4), 2, 1), ((1, 3), 1, 4), ((3, 3), 1, 2), ((3, 3, 3), 1, 3),
+    ],
+)  # fmt: skip
+def test_convolutions_are_pytorchs(padding, kernel, stride, dilation, rng):
+    ours = layers.Conv((3, 5), kernel, (padding,) * len(kernel), stride=stride, dilation=(dilation,) * len(kernel))
+    kind = torch.nn.Conv2d if len(kernel) == 2 else torch.nn.Conv3d
+    reach = [(k - 1) // 2 * dilation for k in kernel]
+    theirs = kind(3, 5, kernel, ours.stride, reach, dilation, padding_mode=padding, dtype=torch.float64)
+    ours.double()
+    theirs.weight.data, theirs.bias.data = ours.weight.data.movedim(-1, 1), ours.bias.data
+    x = torch.randn(2, 1 if kernel[0] == 1 else 8, *[8] * (len(kernel) - 1), 3, dtype=torch.float64, generator=rng)
+    torch.testing.assert_close(ours(x), theirs(x.movedim(-1, 1)).movedim(1, -1))
 
 
-@pytest.mark.parametrize("kernel", [(1, 4), (4, 4)])
-def test_the_transposed_convolution_is_the_transpose(kernel, rng):
-    """⟨up(x), y⟩ = ⟨x, down(y)⟩ when both share their weights, circular or not."""
-    for padding in (ROUND, ("zeros", "zeros"), ("circular", "zeros")):
-        up = layers.TransposedConv((3, 5), kernel, padding).double()
-        down = layers.Conv((5, 3), kernel, padding, stride=2).double()
-        down.weight.data = up.weight.data
-        up.bias.data.zero_(), down.bias.data.zero_()
-        x = torch.randn(2, 1 if kernel[0] == 1 else 4, 4, 3, dtype=torch.float64, generator=rng)
-        y = torch.randn(up(x).shape, dtype=torch.float64, generator=rng)
-        torch.testing.assert_close((up(x) * y).sum(), (x * down(y)).sum())
+@pytest.mark.parametrize(("points", "dilation"), [(1, 1), (2, 3), (3, 2), (5, 8)])
+def test_a_convolution_goes_round_a_short_axis_as_often_as_it_reaches(points, dilation, rng):
+    """As on the field repeated until it is long enough; beyond an end there is nothing but zeros."""
+    for kernel in ((1, 3), (3, 3)):
+        ours = layers.Conv((2, 4), kernel, ("circular",) * 2, dilation=(dilation, dilation)).double()
+        x = torch.randn(2, points, points, 2, dtype=torch.float64, generator=rng)
+        many = ours(x.repeat(1, 20, 20, 1))[:, :points, :points]
+        torch.testing.assert_close(ours(x), many)
+        ours.padding = ("zeros", "zeros")
+        longer = torch.zeros(2, points + 40, points + 40, 2, dtype=torch.float64)
+        longer[:, 20 : 20 + points, 20 : 20 + points] = x
+        torch.testing.assert_close(ours(x), ours(longer)[:, 20 : 20 + points, 20 : 20 + points])
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize(
+    ("padding", "factors", "grid"),
+    [
+        (("circular",), (2,), (8,)), (("zeros",), (2,), (7,)), (("zeros",), (1,), (7,)), (ROUND, (2, 2), (8, 6)),
+        (("zeros", "circular"), (2, 2), (5, 8)), (ROUND, (2, 1), (8, 5)), (("zeros",) * 3, (2, 1, 2), (5, 3, 6)),
+    ],
+)  # fmt: skip
+def test_up_is_the_transpose_of_down(overlap, padding, factors, grid, rng):
+    """⟨up(x), y⟩ = ⟨x, down(y)⟩ when both share their weights, on even and odd grids: cropping is the transpose of the
+    zeros at the end."""
+    axes = Axes(padding, (1,) * len(padding))
+    down = Down(axes, factors, (5, 3), overlap=overlap).double()
+    up = Up(axes, factors, (3, 5), overlap=overlap).double()
+    up.mix.weight.data = down.mix.weight.data if overlap else down.mix.weight.data.T
+    up.mix.bias.data.zero_(), down.mix.bias.data.zero_()
+    y = torch.randn(2, *with_row(grid), 5, dtype=torch.float64, generator=rng)
+    below = down(y)
+    coarse = [-(-n // f) for n, f in zip(grid, factors, strict=True)]
+    assert below.shape == (2, *with_row(tuple(coarse)), 3)
+    x = torch.randn(below.shape, dtype=torch.float64, generator=rng)
+    torch.testing.assert_close((up(x, y.shape[1:-1]) * y).sum(), (x * below).sum())
 
 
 def test_wrapping_continues_the_field_whatever_its_size(rng):
-    x = torch.randn(2, 4, 3, 2, dtype=torch.float64, generator=rng, requires_grad=True)
+    x = torch.randn(1, 4, 3, 2, 2, dtype=torch.float64, generator=rng, requires_grad=True)
 
     def cubed(x):
-        return layers.wrap(x, (2, 1), ROUND)[0] ** 3
+        return layers.wrap(x, (2, 1, 3), ROUND[:1] * 3)[0] ** 3
 
     torch.autograd.gradcheck(cubed, x, check_forward_ad=True)
 
 
 def test_blocks_to_space_undoes_space_to_blocks(rng):
-    x = torch.randn(2, 4, 6, 3, generator=rng)
-    blocks = layers.space_to_blocks(x, (2, 2))
-    assert blocks.shape == (2, 2, 3, 12)
-    assert set(blocks[0, 0, 0].tolist()) == set(x[0, :2, :2].flatten().tolist())
-    torch.testing.assert_close(layers.blocks_to_space(blocks, (2, 2)), x)
+    x = torch.randn(2, 4, 5, 6, 3, generator=rng)
+    blocks = layers.space_to_blocks(x, (2, 1, 3))
+    assert blocks.shape == (2, 2, 5, 2, 18)
+    assert set(blocks[0, 0, 0, 0].tolist()) == set(x[0, :2, 0, :3].flatten().tolist())
+    assert torch.equal(layers.blocks_to_space(blocks, (2, 1, 3)), x)
 
 
 def test_linear_attention_averages_when_all_keys_are_equal(rng):

@@ -59,9 +59,8 @@ def test_the_papers_networks_are_a_size():
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"name": "fno"}, "no net 'fno': there are unet"),
-        ({"grid": (8, 8, 8), "boundary": ("periodic",) * 3}, "one or two dimensions, and these fields have 3"),
-        ({"grid": (30,)}, "30 points does not fit a U-Net of 3 levels, which needs a multiple of 4"),
+        ({"name": "mlp"}, "no net 'mlp': there are unet"),
+        ({"grid": (8,) * 4, "boundary": ("periodic",) * 4}, "one, two or three dimensions, and these fields have 4"),
         ({"options": {"size": "huge"}}, "no mini network 'huge'"),
         ({"options": {"depth": 3}}, "no field 'depth'; its fields are in_channels"),
         ({"options": {"width": 0}}, "the network's width must be"),
