@@ -25,6 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from biasbound.core.mask import Mask, cleared
 from biasbound.core.noise import Condition, Sigma, State, coefficients, log_snr
 from biasbound.core.target import PLAIN, Coefficient, Target
 from biasbound.registry import find, home
@@ -144,11 +145,17 @@ PREDICTIONS: dict[str, Prediction] = home(
 class NetDenoiser(nn.Module):
     """A network as a denoiser: `prediction` names what it predicts, `target` in which variables.
 
-    A training loss compares `output(y_t, x, σ)` with `objective(y, x, σ, ε)`.
+    A training loss compares `output(y_t, x, σ)` with `objective(y, x, σ, ε)`. Where a `mask` says that a point is not
+    valid, the estimate is 0.
     """
 
-    def __init__(self, net: Network | nn.Module, prediction: str = "eps", target: Target = PLAIN) -> None:
+    mask: Mask | None
+
+    def __init__(
+        self, net: Network | nn.Module, prediction: str = "eps", target: Target = PLAIN, mask: Mask | None = None
+    ) -> None:
         super().__init__()
+        self.register_buffer("mask", mask)
         self.net: Any = net
         self.prediction, self.rule = prediction, find(PREDICTIONS, prediction)
         self.target = target
@@ -166,7 +173,7 @@ class NetDenoiser(nn.Module):
     def estimate(self, output: State, y_t: State, x: Condition, sigma: Sigma) -> State:
         """y_est from what `output` returned, for a loss that needs both."""
         z_t, a, s = self._enter(y_t, x, sigma)
-        return self.target.decode(self.rule.estimate(output, z_t, a, s), x)
+        return cleared(self.target.decode(self.rule.estimate(output, z_t, a, s), x), self.mask)
 
     def output(self, y_t: State, x: Condition, sigma: Sigma) -> State:
         """The raw network output."""
@@ -180,8 +187,8 @@ class NetDenoiser(nn.Module):
         return self.rule.objective(self.target.encode(y, x), eps, a, s)
 
     def call(self, z_t: State, x: Condition, log_snr: Float[Tensor, " B"]) -> State:
-        """Ask the network."""
-        output: State = self.net(z_t, x, log_snr)
+        """Ask the network, which sees 0 at masked points."""
+        output: State = self.net(cleared(z_t, self.mask), cleared(x, self.mask), log_snr)
         return output
 
     def _enter(self, y_t: State, x: Condition, sigma: Sigma) -> tuple[State, Coefficient, Coefficient]:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from biasbound.core.bias import Estimate, error_norm
 from biasbound.core.denoise import Denoiser, ask
+from biasbound.core.mask import error_of
 from biasbound.core.noise import Condition, State, draw
 from biasbound.core.sample import Transition, descend, sample
 from biasbound.core.schedule import Schedule
@@ -64,7 +65,7 @@ def optimal_schedules(
 
     def node(path: tuple[float, ...], inputs: list[Tensor]) -> Node:
         made = [ask(denoiser, y_t, x, path[-1]) for y_t in inputs]
-        error = Estimate.of(torch.stack([error_norm(one - y) for one in made]).mean(0), draws)
+        error = Estimate.of(torch.stack([error_norm(error_of(denoiser, one, y)) for one in made]).mean(0), draws)
         return Node(path, inputs, made, error)
 
     def down(before: Node, s: float) -> Node:
@@ -118,4 +119,4 @@ def inference_error(
 ) -> Estimate:
     """E_inf of one ladder, ‖M_θ(x) − y‖ over full samples: what the front compares, for a ladder that is not on it."""
     made = (sample(denoiser, x, schedule, generator=generator, like=y, transition=transition) for _ in range(draws))
-    return Estimate.of(torch.stack([error_norm(one - y) for one in made]).mean(0), draws)
+    return Estimate.of(torch.stack([error_norm(error_of(denoiser, one, y)) for one in made]).mean(0), draws)

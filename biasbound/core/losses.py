@@ -1,7 +1,8 @@
 r"""Losses of a denoiser: pure functions of a network, fields and a generator of noise.
 
 An unrolled loss has several targets y¹ … y^{u+1}. Each is conditioned on what the model made of the one before it:
-x^{j+1} = follow(x^j, estimate of y^j), where `follow` belongs to the task. One target is teacher forcing.
+x^{j+1} = follow(x^j, estimate of y^j), where `follow` belongs to the task. One target is teacher forcing. Means are over
+channels and the denoiser's valid points.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from biasbound.core.denoise import NetDenoiser
+from biasbound.core.mask import error_of
 from biasbound.core.noise import Condition, State, draw, draw_index, renoise
 from biasbound.core.sample import Transition, proxy_estimate, sample
 from biasbound.core.schedule import Schedule
@@ -50,11 +52,11 @@ def diffusion_loss(
     sigma = torch.tensor(schedule.sigma, dtype=torch.float64)[t]
     eps = draw(y, generator)
     output = denoiser.output(renoise(y, sigma, eps), x, sigma)
-    return _squared_error(output, denoiser.objective(y, x, sigma, eps)).mean()
+    return _squared_error(denoiser, output, denoiser.objective(y, x, sigma, eps)).mean()
 
 
-def _squared_error(output: State, objective: State) -> Float[Tensor, " B"]:
-    return (output - objective).square().flatten(1).mean(1)
+def _squared_error(denoiser: NetDenoiser, output: State, objective: State) -> Float[Tensor, " B"]:
+    return error_of(denoiser, output, objective).square().flatten(1).mean(1)
 
 
 def loss_and_proxy(
@@ -90,7 +92,7 @@ def loss_and_proxy(
     else:
         output = denoiser.output(y_t, x[row], sigma)
     objective = denoiser.objective(y, x, sigma[:count], eps)
-    loss = _squared_error(output[:count], objective).mean()
+    loss = _squared_error(denoiser, output[:count], objective).mean()
     bottom = torch.arange(count)  # where each sample was asked at σ_0
     bottom[apart] = torch.arange(count, len(row))
     estimate = denoiser.estimate(output[bottom], y_t[bottom], x, schedule.level(0))

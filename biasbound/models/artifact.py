@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from biasbound._io import as_kind, plain, read_json, replacing
 from biasbound.core.schedule import Schedule
@@ -91,7 +91,7 @@ def read_model(folder: str | os.PathLike[str], net: nn.Module | None = None) -> 
     if _digest(home / "model.safetensors") != saved.sha256:
         raise ValueError(f"{home / 'model.safetensors'} is not the file that config.json was written with")
     try:
-        model = _build(saved, net, home)
+        model = _build(saved, net, home, tensors.get("mask"))
         model.load_state_dict(tensors)
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
         reason = f"no field {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
@@ -145,9 +145,9 @@ def _from_first_version(old: dict[str, Any], where: str) -> dict[str, Any]:
         raise ValueError(f"{where} is not that of a whole emulator: {error!r}") from None
 
 
-def _build(saved: _Saved, net: Any, home: Path) -> Model:
+def _build(saved: _Saved, net: Any, home: Path, mask: Tensor | None = None) -> Model:
     kind: Any = find(MODELS, saved.model)
-    if net is None:
+    if net is None and kind.trained:
         if saved.network is None:
             raise ValueError("its network is not one of biasbound's; pass it as load(folder, net=…)")
         net = saved.network.build(kind.noisy)
@@ -156,7 +156,7 @@ def _build(saved: _Saved, net: Any, home: Path) -> Model:
     channels, options = len(saved.facts.channels), dict(saved.options)
     if (home / "schedule.json").exists():
         options["schedule"] = Schedule.load(home / "schedule.json")
-    frame = Frame(channels, task, target_of(saved.residual, task, channels))
+    frame = Frame(channels, task, target_of(saved.residual, task, channels), mask)
     return make(saved.model, net, frame, options)
 
 

@@ -42,7 +42,7 @@ class Diffusion(NetDenoiser, Model):
         transition: Transition = "renoise",
         c: float | None = None,
     ) -> None:
-        super().__init__(net, prediction, frame.target)
+        super().__init__(net, prediction, frame.target, frame.mask)
         if c is not None:
             self.rescale(c)
         if schedule is None:

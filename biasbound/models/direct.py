@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 
 from biasbound.core.losses import Scalar
+from biasbound.core.mask import cleared, valid
 from biasbound.core.noise import Condition, State
 from biasbound.models.model import Examples, Model
 
@@ -20,7 +21,7 @@ class Direct(Model):
     accepts: ClassVar[frozenset[str]] = frozenset({"residual", "unroll", "pushforward"})
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
-        return self.frame.target.decode(self.ask(x), x)
+        return cleared(self.frame.target.decode(self.ask(x), x), self.mask)
 
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
         """Mean over the targets of ‖ŷ − y‖², in units of the target; each answer is fed back.
@@ -31,6 +32,6 @@ class Direct(Model):
         follow, unit, errors = self.frame.task.follow, self.frame.target.unit(targets[0]), []
         for y in targets:
             answer = self.advance(x)
-            errors.append(((answer - y) / unit).square().mean())
+            errors.append(valid((answer - y) / unit, self.mask).square().mean())
             x = follow(x, answer.detach() if self.recipe.detach else answer)
         return torch.stack(errors).mean()

@@ -1,6 +1,9 @@
 """Emulators: trained models in physical units, and the one loop that repeats them.
 
 An emulator is a folder that can be shared (see `artifact`). Loading one runs no code of its author's.
+
+Where its model has a mask of valid points, states are NaN at all others: in what it returns, and if one likes in what it
+is given.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from biasbound.core.mask import Mask, cleared
 from biasbound.core.noise import Condition, RowGenerator, State
 from biasbound.core.schedule import Schedule
 from biasbound.models.artifact import Facts, read_model, write_model
@@ -67,6 +71,11 @@ class Emulator:
         return found
 
     @property
+    def mask(self) -> Mask | None:
+        """The valid points of its grid, where not all of them are."""
+        return self.model.mask
+
+    @property
     def nfe(self) -> int:
         """Network calls per step."""
         return self.model.calls
@@ -74,8 +83,10 @@ class Emulator:
     def condition(self, x0: Start, conditions: Conditions = None) -> Condition:
         """x in the network's units, from physical states."""
         task = self.model.frame.task
+        if self.mask is not None:
+            _require_valid(x0, self.mask)
         frames = self.normalisation.encode(x0[:, None] if task.past == 1 else x0, 2)
-        return task.given(frames, self.normalisation.planes(conditions, frames))
+        return task.given(cleared(frames, self.mask), self.normalisation.planes(conditions, frames))
 
     @torch.no_grad()
     def step(self, x: Start, conditions: Conditions = None, generator: torch.Generator | None = None) -> State:
@@ -92,7 +103,7 @@ class Emulator:
                 y = self.model.advance(x, generator)
                 x = self.model.frame.task.follow(x, y)
                 made = self.normalisation.decode(y)
-            yield made
+            yield made if self.mask is None else made.masked_fill(~self.mask, torch.nan)
 
     def rollout(
         self,
@@ -123,7 +134,7 @@ class Emulator:
             unrolled = self.unroll(x0[own], told, RowGenerator([seeds[i] for i in rows.tolist()]))
             for k, state_k in zip(range(steps), unrolled, strict=False):
                 states[start : start + len(rows), k] = state_k.cpu()
-        broken = _broken(states).reshape(members, len(x0))
+        broken = _broken(states, self.mask).reshape(members, len(x0))
         if bool(broken.any()):
             warnings.warn(
                 f"{int((broken > 0).sum())} of {count} trajectories became non-finite, the first at step "
@@ -139,9 +150,19 @@ class Emulator:
         write_model(folder, self.model, facts)
 
 
-def _broken(states: Float[Tensor, "B K ..."]) -> Int[Tensor, " B"]:
-    """The first non-finite step of each trajectory, from 1; 0 for none."""
-    bad = ~states.flatten(2).isfinite().all(2)
+def _require_valid(x0: Start, mask: Mask) -> None:
+    """Refuse a start of another grid, or with NaN at a valid point."""
+    if x0.shape[-mask.ndim :] != mask.shape:
+        raise ValueError(f"the start has the shape {tuple(x0.shape)}, but the emulator's grid is {tuple(mask.shape)}")
+    lost = int((x0.isnan() & mask).sum())
+    if lost:
+        raise ValueError(f"the start is NaN at {lost} valid points: only points under the emulator's mask may be NaN")
+
+
+def _broken(states: Float[Tensor, "B K ..."], mask: Mask | None = None) -> Int[Tensor, " B"]:
+    """The first non-finite step of each trajectory at valid points, from 1; 0 for none."""
+    fine = states.isfinite() if mask is None else states.isfinite() | ~mask.cpu()
+    bad = ~fine.flatten(2).all(2)
     return torch.where(bad.any(1), bad.int().argmax(1) + 1, 0)
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from biasbound.core.denoise import PREDICTIONS
+from biasbound.core.mask import Mask
 from biasbound.core.sample import Transition
 from biasbound.core.schedule import SCHEDULES, Schedule
 from biasbound.models.model import MODELS, Frame, Model, Recipe, Settings, make, target_of
@@ -121,8 +122,8 @@ class Method:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Its place in a table: direct models, fixed schedules, other models, searched ones; then by label."""
-        names = ["direct", *SCHEDULES, *_models(), ADAPTIVE]
+        """Its place in a table: persistence, direct models, fixed schedules, other models, searched ones; then by label."""
+        names = ["persistence", "direct", *SCHEDULES, *_models(), ADAPTIVE]
         base = self.schedule or self.model
         return names.index(base) if base in names else len(names) - 1, _natural(self.label)
 
@@ -157,11 +158,17 @@ class Method:
         found: dict[str, Any] = find(MODELS, self.model).options(self, settings)
         return found
 
-    def build(self, spec: NetSpec, task: Task, scale: float, options: Mapping[str, Any]) -> Model:
-        """A fresh model around a fresh network; `scale` is the spread of y − guess(x)."""
-        net = spec.build(find(MODELS, self.model).noisy)
+    def build(
+        self, spec: NetSpec, task: Task, scale: float, options: Mapping[str, Any], mask: Mask | None = None
+    ) -> Model:
+        """A fresh model around a fresh network; `scale` is the spread of y − guess(x), `mask` the valid points.
+
+        With a mask the network has one more input channel than x: `spec.inputs` counts it.
+        """
+        kind = find(MODELS, self.model)
+        net = spec.build(kind.noisy) if kind.trained else None
         target = target_of((scale,) if self.residual else (), task, spec.outputs)
-        model = make(self.model, net, Frame(spec.outputs, task, target), options)
+        model = make(self.model, net, Frame(spec.outputs, task, target, mask), options)
         model.recipe = self.recipe()
         return model
 

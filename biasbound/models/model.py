@@ -8,7 +8,11 @@ Each kind has one file. A kind is a class with
     spec()                     JSON values from which `make` builds the same model again around a network
 
 and class attributes: `noisy` tells whether its network is given a noisy target and its log-SNR beside x, `accepts` which
-fields of a `Method` mean something to it, and `focus` how large a share of the samples its lowest level can be given.
+fields of a `Method` mean something to it, `focus` how large a share of the samples its lowest level can be given, and
+`trained` whether it has a network at all.
+
+A model of a masked problem carries the mask of valid points. Its loss is a mean over these alone, and its answers are 0
+at all others.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ import torch
 from torch import nn
 
 from biasbound.core.losses import Scalar
+from biasbound.core.mask import Mask, cleared
 from biasbound.core.noise import Condition, State
 from biasbound.core.sample import Transition
 from biasbound.core.schedule import Schedule
@@ -46,11 +51,12 @@ class Examples(Protocol):
 
 @dataclass(frozen=True)
 class Frame:
-    """What every kind of model is built on: how many channels y has, the task, and the target's variables."""
+    """What every kind of model is built on: how many channels y has, the task, the target's variables, the valid points."""
 
     channels: int
     task: Task = field(default_factory=Forecast)
     target: Target = PLAIN
+    mask: Mask | None = field(default=None, compare=False)  # of valid points
 
 
 @dataclass(frozen=True)
@@ -89,9 +95,11 @@ class Model(nn.Module, ABC):
 
     noisy: ClassVar[bool] = True
     accepts: ClassVar[frozenset[str]] = frozenset({"residual"})
+    trained: ClassVar[bool] = True  # whether there is a network to train
     focus: ClassVar[float] = 0.6  # share of the lowest level, which makes the answer, where a method asks for it
     net: Any
     frame: Frame
+    mask: Mask | None  # saved with the weights
     recipe: Recipe = Recipe()
     rows: int = 0  # samples that were passed through the network, each pass of each sample
 
@@ -99,6 +107,7 @@ class Model(nn.Module, ABC):
         super().__init__()
         if frame is not None:  # a denoiser sets its own
             self.net, self.frame = net, frame
+            self.register_buffer("mask", frame.mask)
 
     @abstractmethod
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
@@ -123,8 +132,15 @@ class Model(nn.Module, ABC):
         return {}
 
     def ask(self, *inputs: Any) -> State:
-        """The network's output for a batch; every pass is counted, for the ledger."""
+        """The network's output for (z_t, x, log_snr), or for x alone; every pass is counted, for the ledger.
+
+        Under a mask the network sees 0 at masked points, and the mask as one more channel of x.
+        """
         self.rows += len(inputs[0])
+        if (mask := self.mask) is not None:
+            *noisy, x = inputs[:2] if self.noisy else inputs[:1]
+            x = torch.cat([x, mask.to(x).expand(len(x), 1, *mask.shape)], 1)
+            inputs = (*(cleared(field, mask) for field in (*noisy, x)), *inputs[2:])
         output: State = self.net(*inputs)
         return output
 
@@ -146,6 +162,7 @@ MODELS: dict[str, Any] = home(
         "diffusion": "biasbound.models.diffusion:Diffusion",
         "direct": "biasbound.models.direct:Direct",
         "refiner": "biasbound.models.refiner:Refiner",
+        "persistence": "biasbound.models.persistence:Persistence",
     },
 )
 

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from biasbound.core.losses import Scalar
+from biasbound.core.mask import cleared, valid
 from biasbound.core.noise import Condition, State, draw, draw_index
 from biasbound.models.model import Examples, Frame, Model, Settings
 
@@ -56,7 +57,7 @@ class Refiner(Model):
             z_k = self.noised(z, index, draw(z, generator) if k else z)
             output = self.output(z_k, x, index)
             z = z_k - self.levels[k] * output if k else output
-        return self.frame.target.decode(z, x)
+        return cleared(self.frame.target.decode(z, x), self.mask)
 
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
         """E_k ‖output − objective‖² over the first prediction and all K refinements.
@@ -69,7 +70,7 @@ class Refiner(Model):
             k = len(self.levels) - 1 - k
         z, eps = self.frame.target.encode(y, x), draw(y, generator)
         output = self.output(self.noised(z, k, eps), x, k)
-        return (output - self.objective(z, k, eps)).square().mean()
+        return valid(output - self.objective(z, k, eps), self.mask).square().mean()
 
     def noised(self, z: State, k: Int[Tensor, " B"], eps: State) -> State:
         """The network's input at step k: zero at first, then z + σ_k ε."""

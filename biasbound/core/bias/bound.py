@@ -14,7 +14,9 @@ it reads REB(t) ≲ 𝓑^(2S)(t) + λ_t REB(t+1).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +27,7 @@ from biasbound.core.bias.curve import LevelNoise, Terms, chain_terms, cosine_sim
 from biasbound.core.bias.estimate import Estimate, divide, pooled
 from biasbound.core.bias.ratio import Measure, PerPair, error_norm
 from biasbound.core.denoise import Denoiser, ask
+from biasbound.core.mask import error_of
 from biasbound.core.noise import Condition, Sigma, State, alpha_bar, draw
 from biasbound.core.schedule import Schedule
 
@@ -116,7 +119,7 @@ def reb_bound(
                     rtol=rtol,
                     generator=how.generator,
                 )
-                levels.append(_bound_terms(terms, above, y, jacobian))
+                levels.append(_bound_terms(terms, above, partial(error_of, denoiser, y=y), jacobian))
             above = terms
         return levels
 
@@ -138,10 +141,10 @@ class BoundTerms(NamedTuple):
     aligned: PerPair
 
 
-def _bound_terms(terms: Terms, above: Terms, y: State, jacobian: PerPair) -> BoundTerms:
+def _bound_terms(terms: Terms, above: Terms, error: Callable[[State], State], jacobian: PerPair) -> BoundTerms:
     assert terms.two_step is not None
-    clean, two_step, inference = terms.clean - y, terms.two_step - y, terms.inference - y
-    clean_above, inference_above = above.clean - y, above.inference - y
+    clean, two_step, inference = error(terms.clean), error(terms.two_step), error(terms.inference)
+    clean_above, inference_above = error(above.clean), error(above.inference)
     size, size_above = error_norm(clean), error_norm(clean_above)
     two_step_ratio = divide(error_norm(two_step), size, 1.0)
     reb = divide(error_norm(inference), size, 1.0)

@@ -25,6 +25,7 @@ from torch import Tensor
 from biasbound.core.bias.estimate import Estimate, divide
 from biasbound.core.bias.ratio import DEFAULT, Measure, PerPair, error_norm, reestimate
 from biasbound.core.denoise import Denoiser, ask
+from biasbound.core.mask import error_of
 from biasbound.core.noise import Condition, State, draw, renoise
 from biasbound.core.sample import Transition, denoise_chain, descend
 from biasbound.core.schedule import Schedule
@@ -139,7 +140,7 @@ def bias_curve(
                 if not how.shared:
                     first = reestimate(denoiser, x, y, terms.sigma, how.noise(y))
                 own = reestimate(denoiser, x, first, terms.sigma, noise(terms.t))
-                for name, value in _per_pair(terms, own, y).items():
+                for name, value in _per_pair(denoiser, terms, own, y).items():
                     seen[terms.t].setdefault(name, []).append(value)
         return [{k: torch.stack(v) for k, v in values.items()} for values in seen]
 
@@ -148,20 +149,21 @@ def bias_curve(
     return [_row(t, schedule.sigma[t], seen, how.draws) for t, seen in enumerate(joined)]
 
 
-def _per_pair(terms: Terms, own: State, y: State) -> dict[str, PerPair]:
+def _per_pair(denoiser: Denoiser, terms: Terms, own: State, y: State) -> dict[str, PerPair]:
     """Norms and cosines per pair, for one draw."""
-    clean, inference = terms.clean - y, terms.inference - y
+    error = partial(error_of, denoiser)
+    clean, inference = error(terms.clean, y), error(terms.inference, y)
     values = {
         "clean": error_norm(clean),
         "inference": error_norm(inference),
-        "own": error_norm(own - y),
-        "reb_alt": error_norm(terms.inference - terms.clean),
+        "own": error_norm(error(own, y)),
+        "reb_alt": error_norm(error(terms.inference, terms.clean)),
         "rho2": cosine_similarity(inference, clean),
     }
     if terms.two_step is not None:
-        values["two_step"] = error_norm(terms.two_step - y)
-        values["two_step_alt"] = error_norm(terms.two_step - terms.clean)
-        values["rho1"] = cosine_similarity(terms.two_step - y, clean)
+        values["two_step"] = error_norm(error(terms.two_step, y))
+        values["two_step_alt"] = error_norm(error(terms.two_step, terms.clean))
+        values["rho1"] = cosine_similarity(error(terms.two_step, y), clean)
     return values
 
 

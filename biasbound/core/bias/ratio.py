@@ -1,6 +1,7 @@
 r"""Errors of estimates, and the ratio of two errors that defines a bias.
 
-‖·‖ is the root mean square over channels and grid points, so errors are comparable across grids.
+‖·‖ is the root mean square over channels and valid grid points, so errors are comparable across
+grids and masks.
 For one pair (x, y),
 
     E_clean = E_ε ‖y_est(√ᾱ y + σ ε) − y‖,      bias = E_ε ‖y_est(…) − y‖ / E_clean,
@@ -27,6 +28,7 @@ from torch import Tensor
 
 from biasbound.core.bias.estimate import Estimate, bias_ratio, pooled
 from biasbound.core.denoise import Denoiser, ask
+from biasbound.core.mask import error_of
 from biasbound.core.noise import Condition, State, draw, renoise
 from biasbound.core.sample import Transition, descend
 
@@ -118,7 +120,8 @@ def clean_error(denoiser: Denoiser, x: Condition, y: State, sigma: float, how: M
 
     def measure(x: Condition, y: State) -> Estimate:
         def one() -> tuple[PerPair]:
-            return (error_norm(reestimate(denoiser, x, y, sigma, how.noise(y)) - y),)
+            estimate = reestimate(denoiser, x, y, sigma, how.noise(y))
+            return (error_norm(error_of(denoiser, estimate, y)),)
 
         return Estimate.of(how.repeated(one)[0].pow(how.power).mean(0), how.draws)
 
@@ -153,7 +156,7 @@ def two_step_bias(
         y_two = ask(denoiser, y_to, x, sigma_to)
         same = how.shared and first is denoiser and sigma_from == sigma_to
         y_clean = y_first if same else reestimate(denoiser, x, y, sigma_to, eps_to)
-        return error_norm(y_two - y), error_norm(y_clean - y)
+        return error_norm(error_of(denoiser, y_two, y)), error_norm(error_of(denoiser, y_clean, y))
 
     parts = [how.repeated(partial(one, *pair)) for pair in how.batches(x, y)]
     return _gathered(parts, how)
@@ -197,7 +200,9 @@ def stability(denoiser: Denoiser, x: Condition, y: State, sigma: float, how: Mea
         if how.draws == 1 and not how.shared:
             first = [reestimate(denoiser, x, y, sigma, how.noise(y))]
         own = [reestimate(denoiser, x, f, sigma, e) for f, e in zip(first, noises, strict=True)]
-        own_error, clean_norm = (torch.stack([error_norm(estimate - y) for estimate in made]) for made in (own, clean))
+        own_error, clean_norm = (
+            torch.stack([error_norm(error_of(denoiser, estimate, y)) for estimate in made]) for made in (own, clean)
+        )
         return own_error, clean_norm
 
     parts = [one(*pair) for pair in how.batches(x, y)]

@@ -23,6 +23,7 @@ from torch import Tensor
 from biasbound.core.bias.estimate import Estimate
 from biasbound.core.bias.ratio import DEFAULT, Measure, reestimate
 from biasbound.core.denoise import Denoiser
+from biasbound.core.mask import cleared, mask_of
 from biasbound.core.noise import Condition, State, alpha_bar
 
 __all__ = ["ResidualSpectrum", "dominant_power", "predicted_own_bias", "residual_spectrum"]
@@ -53,7 +54,11 @@ class ResidualSpectrum:
 def residual_spectrum(
     denoiser: Denoiser, x: Condition, y: State, sigma: float, how: Measure = DEFAULT
 ) -> ResidualSpectrum:
-    """E_θ(k) at level σ."""
+    """E_θ(k) at level σ.
+
+    Under a mask the error is 0 at masked points: Σ_k is still its squared norm, but waves that the mask cuts leak into
+    one another, and the prediction from the spectrum is only an approximation then.
+    """
     axes = tuple(range(2, y.ndim))
     points = math.prod(y.shape[2:])
     total, squares = (torch.zeros(y.shape[1:], dtype=torch.float64, device=y.device) for _ in range(2))
@@ -61,7 +66,7 @@ def residual_spectrum(
     for x_b, y_b in how.batches(x, y):
         per_pair = torch.zeros(y_b.shape, dtype=torch.float64, device=y.device)
         for _ in range(how.draws):
-            error = reestimate(denoiser, x_b, y_b, sigma, how.noise(y_b)) - y_b
+            error = cleared(reestimate(denoiser, x_b, y_b, sigma, how.noise(y_b)) - y_b, mask_of(denoiser))
             per_pair += torch.fft.fftn(error.double(), dim=axes).abs().square() / points / how.draws
         total += per_pair.sum(0)
         squares += per_pair.square().sum(0)

@@ -16,6 +16,7 @@ from torch import Tensor
 from biasbound.core.bias.estimate import Estimate, pooled
 from biasbound.core.bias.ratio import DEFAULT, Measure, error_norm, reestimate
 from biasbound.core.denoise import Denoiser, ask
+from biasbound.core.mask import error_of
 from biasbound.core.noise import Condition, State, draw, renoise
 from biasbound.core.sample import descend
 
@@ -53,7 +54,9 @@ class TwoStepTable:
         """E_clean(σ) of the checkpoint of level σ, from the estimates that the table keeps."""
         per_batch = zip(self._batches, self._clean_estimates(sigma), strict=True)
         how = self._how
-        return pooled(Estimate.of(_norms(clean, y).pow(how.power).mean(0), how.draws) for (_, y), clean in per_batch)
+        return pooled(
+            Estimate.of(self._norms(clean, y).pow(how.power).mean(0), how.draws) for (_, y), clean in per_batch
+        )
 
     def matrix(self) -> list[tuple[float, float, Estimate]]:
         """(σ_to, σ_from, bias) for every pair of levels: the full landscape, N(N−1)/2 calls."""
@@ -67,8 +70,8 @@ class TwoStepTable:
         for b, ((x, y), first, clean) in enumerate(kept):
             noises = zip(first, self._noise(sigma_from, b, y), self._noise(sigma_to, b, y), strict=True)
             second = torch.stack([self._second(x, y, f, sigma_from, sigma_to, *eps) for f, *eps in noises])
-            errors.append(_norms(second, y))
-            cleans.append(_norms(clean, y))
+            errors.append(self._norms(second, y))
+            cleans.append(self._norms(clean, y))
         return Estimate.of_ratio(torch.cat(errors, 1), torch.cat(cleans, 1), self._how.power)
 
     def _second(
@@ -96,7 +99,7 @@ class TwoStepTable:
         generator = torch.Generator().manual_seed(self._seed + index)
         return [draw(y, generator) for _ in range(self._how.draws)]
 
-
-def _norms(estimates: Tensor, y: State) -> Tensor:
-    """‖estimate − y‖ of shape (R, B)."""
-    return torch.stack([error_norm(estimate - y) for estimate in estimates])
+    def _norms(self, estimates: Tensor, y: State) -> Tensor:
+        """‖estimate − y‖ of shape (R, B)."""
+        one = self._denoisers[self.levels[0]]  # all are of one problem and have its mask
+        return torch.stack([error_norm(error_of(one, estimate, y)) for estimate in estimates])
