@@ -1,7 +1,7 @@
 """Models as folders: `config.json`, `model.safetensors`, `schedule.json` and a card that people can read.
 
 Nothing in such a folder is code, and nothing in it is imported: models, networks and tasks are looked up by name among
-those that this process knows. A model with a network of one's own is read by giving that network.
+those that this process knows. The network of an author's own is a name in the folder, and is given again to read it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from biasbound.models.normalise import Normalisation
 from biasbound.models.task import TASKS, Task
 from biasbound.models.weights import load_tensors, save_tensors
 from biasbound.nets import NetSpec
-from biasbound.registry import find, name_of
+from biasbound.nets.foreign import Foreign, adopt
+from biasbound.registry import NotImported, find, imported, name_of, qualified
 
 __all__ = ["Facts", "read_model", "write_model"]
 
@@ -49,7 +50,7 @@ class _Saved:
     version: int
     model: str  # a name of MODELS
     options: dict[str, Any]
-    network: NetSpec | None  # None: a network of the user's own
+    network: NetSpec | None  # None: an author's own, of an earlier release
     residual: tuple[float, ...]  # r, empty for the plain target
     task: dict[str, Any]
     sha256: str  # of the weights
@@ -69,7 +70,7 @@ def write_model(folder: str | os.PathLike[str], model: Model, facts: Facts) -> N
             version=VERSION,
             model=kind,
             options=model.spec(),
-            network=getattr(model.net, "spec", None),
+            network=_spec(model, facts),
             residual=model.frame.target.scale,
             task={"name": name_of(TASKS, type(task)), **asdict(task)},  # type: ignore[call-overload]
             sha256=_digest(weights),
@@ -79,24 +80,51 @@ def write_model(folder: str | os.PathLike[str], model: Model, facts: Facts) -> N
         (temporary / "config.json").write_text(text, encoding="utf-8")
         if schedule is not None:
             schedule.save(temporary / "schedule.json")
-        card = _card(kind, model, schedule, plain(facts))
+        card = _card(kind, model, schedule, facts)
         (temporary / "README.md").write_text(card, encoding="utf-8")
 
 
-def read_model(folder: str | os.PathLike[str], net: nn.Module | None = None) -> tuple[Model, Facts]:
-    """(model, facts); `net` stands in for a network that this package cannot build."""
+def read_model(folder: str | os.PathLike[str], net: Any = None) -> tuple[Model, Facts]:
+    """(model, facts); `net` is a network that this package cannot build: a module, or what makes one."""
     home = Path(folder)
     saved = _read_config(home)
     tensors, _ = load_tensors(home / "model.safetensors")
     if _digest(home / "model.safetensors") != saved.sha256:
         raise ValueError(f"{home / 'model.safetensors'} is not the file that config.json was written with")
     try:
-        model = _build(saved, net, home, tensors.get("mask"))
+        model = _build(saved, net, home, tensors)
+        _require_fit(model, tensors)
         model.load_state_dict(tensors)
+    except _Unknown as error:
+        raise ValueError(f"{home} {error}") from error
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
         reason = f"no field {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
-        raise ValueError(f"{home} is not a whole emulator: {reason}") from error
+        what = "is not a whole emulator" if net is None else "cannot be read with the network that was given"
+        raise ValueError(f"{home} {what}: {reason}") from error
     return model, saved.facts
+
+
+class _Unknown(ValueError):
+    """A network that only its author, or who knows it, can give."""
+
+
+def _spec(model: Model, facts: Facts) -> NetSpec:
+    """What is kept of its network: all of one of ours, the name of any other."""
+    found = getattr(model.net, "spec", None)
+    if isinstance(found, NetSpec):
+        return found
+    channels = model.frame.channels
+    return NetSpec(qualified(model.net), model.frame.task.inputs(channels) + len(facts.conditions), channels)
+
+
+def _require_fit(model: Model, tensors: Mapping[str, Tensor]) -> None:
+    own = model.state_dict()
+    for name in sorted({*own, *tensors}):
+        if name not in tensors or name not in own:
+            raise ValueError(f"{'the network' if name in tensors else 'model.safetensors'} has no tensor {name}")
+        if own[name].shape != tensors[name].shape:
+            here, there = tuple(own[name].shape), tuple(tensors[name].shape)
+            raise ValueError(f"{name} has shape {there} in model.safetensors and {here} in the network")
 
 
 def _digest(path: Path) -> str:
@@ -145,23 +173,53 @@ def _from_first_version(old: dict[str, Any], where: str) -> dict[str, Any]:
         raise ValueError(f"{where} is not that of a whole emulator: {error!r}") from None
 
 
-def _build(saved: _Saved, net: Any, home: Path, mask: Tensor | None = None) -> Model:
+def _build(saved: _Saved, given: Any, home: Path, tensors: Mapping[str, Tensor]) -> Model:
     kind: Any = find(MODELS, saved.model)
-    if net is None and kind.trained:
-        if saved.network is None:
-            raise ValueError("its network is not one of biasbound's; pass it as load(folder, net=…)")
-        net = saved.network.build(kind.noisy)
     told = dict(saved.task)
     task: Task = as_kind(find(TASKS, told.pop("name")), told, "task")
     channels, options = len(saved.facts.channels), dict(saved.options)
+    mask = tensors.get("mask")
+    if not kind.trained:
+        net = None
+    elif given is None:
+        net = _known(saved.network, kind.noisy)
+    else:
+        inputs = task.inputs(channels) + len(saved.facts.conditions) + (mask is not None)
+        spec = saved.network or NetSpec(qualified(given), inputs, channels)
+        net = _given(given, spec, kind.noisy, {name.removeprefix("net.") for name in tensors})
     if (home / "schedule.json").exists():
         options["schedule"] = Schedule.load(home / "schedule.json")
     frame = Frame(channels, task, target_of(saved.residual, task, channels), mask)
     return make(saved.model, net, frame, options)
 
 
-def _card(kind: str, model: Model, schedule: Schedule | None, facts: Any) -> str:
+def _known(spec: NetSpec | None, noisy: bool) -> nn.Module:
+    """A network by its name, where this process has one."""
+    if spec is None:
+        raise _Unknown("was trained with a network of its author's; load it with biasbound.load(folder, net=…)")
+    try:
+        return spec.build(noisy)
+    except NotImported as error:
+        raise _Unknown(
+            f"was trained with a network of its author's, {spec.name}; load it with biasbound.load(folder, "
+            f"net={spec.name.rpartition(':')[2]}), or give --network {spec.name}"
+        ) from error
+
+
+def _given(net: Any, spec: NetSpec, noisy: bool, names: set[str]) -> nn.Module:
+    """The network that was given; where a module's tensors have the saved names, nothing was around it."""
+    thing = imported(net) if isinstance(net, str) else net
+    made: Any = adopt(thing, replace(spec, options={}) if isinstance(thing, nn.Module) else spec, noisy)
+    if isinstance(made, Foreign) and names == {*made.module.state_dict()}:
+        made = made.module
+    made.spec = spec
+    built: nn.Module = made
+    return built
+
+
+def _card(kind: str, model: Model, schedule: Schedule | None, about: Facts) -> str:
     parameters = sum(p.numel() for p in model.parameters())
+    own = f", net={name.rpartition(':')[2]})  # {name}" if ":" in (name := _spec(model, about).name) else ")"
     levels = [] if schedule is None else [f"Noise levels: {', '.join(f'{s:.4g}' for s in schedule.sigma)}.", ""]
     return "\n".join(
         [
@@ -173,12 +231,12 @@ def _card(kind: str, model: Model, schedule: Schedule | None, facts: Any) -> str
             "```python",
             "import biasbound",
             "",
-            'emulator = biasbound.load("this folder")',
+            f'emulator = biasbound.load("this folder"{own}',
             "rollout = emulator.rollout(x0, steps=100)  # x0: (B, C, *N) in physical units",
             "```",
             "",
             "```json",
-            json.dumps(facts, indent=1),
+            json.dumps(plain(about), indent=1),
             "```",
             "",
         ]

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from biasbound.core.mask import Mask, cleared
 from biasbound.core.noise import Condition, RowGenerator, State
@@ -166,8 +166,8 @@ def _broken(states: Float[Tensor, "B K ..."], mask: Mask | None = None) -> Int[T
     return torch.where(bad.any(1), bad.int().argmax(1) + 1, 0)
 
 
-def load(folder: str | os.PathLike[str], net: nn.Module | None = None) -> Emulator:
-    """Read an emulator; `net` stands in for a network that this package cannot build."""
+def load(folder: str | os.PathLike[str], net: Any = None) -> Emulator:
+    """Read an emulator; `net` is its network where its author brought one: a module, a class or a function."""
     model, facts = read_model(folder, net)
     try:
         return Emulator(model, facts.normalisation, facts.channels, facts.dt, facts.conditions, dict(facts.meta or {}))

@@ -3,7 +3,7 @@
 An architecture is a callable `(spec, noisy) -> nn.Module`. With `noisy` the module is called as `net(z_t, x, log_snr)`, a
 noisy target, the condition and the log-SNR of each sample; without, as `net(x)`. Both give a field with the channels of
 y. If the architecture has a method `resolve(spec) -> spec`, it is asked first: it fills in defaults and refuses what
-does not fit. A resolved spec is all that a saved emulator keeps of its network.
+does not fit. A resolved spec is all that a saved emulator keeps of its network. `foreign` says what else may be given.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 
 from biasbound.nets.config import UNetConfig
+from biasbound.nets.foreign import adopt
 from biasbound.nets.presets import mini, paper
 from biasbound.nets.unet import ConditionalNet, DirectNet
 from biasbound.registry import find, home
@@ -40,7 +41,7 @@ class NetSpec:
 
     def build(self, noisy: bool) -> nn.Module:
         """A fresh network, which remembers its spec."""
-        net: Any = find(NETS, self.name)(self, noisy)
+        net: Any = adopt(find(NETS, self.name), self, noisy)
         net.spec = self
         made: nn.Module = net
         return made

@@ -21,11 +21,16 @@ import pickle
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
+
+
+class NotImported(ValueError):
+    """A name that is not known here and that only the user may have imported."""
 
 
 class _Home(NamedTuple):
@@ -69,7 +74,7 @@ def find(registry: dict[str, T], name: str) -> T:
     _plug(own)
     if name not in registry and ":" in name:
         if name not in _ALLOWED:
-            raise ValueError(
+            raise NotImported(
                 f"{own.kind[:-1]} {name!r} would have to be imported, which no loaded file may ask for: give it on the "
                 "command line or in your own config"
             )
@@ -97,10 +102,31 @@ def allow(names: Iterable[str]) -> None:
     _ALLOWED.update(name for name in names if ":" in name)
 
 
+def enrol(registry: dict[str, Any], thing: Any) -> str:
+    """The name by which `find` gives what a Python call was given: a text that the user typed is that name.
+
+    A thing goes by its own `module:name`, an object by that of its class; it stands there in place of an earlier one.
+    """
+    if isinstance(thing, str):
+        allow([thing])
+        return thing
+    registry[name := qualified(thing)] = thing
+    return name
+
+
+def qualified(thing: Any) -> str:
+    """`module:name` of a class or function, and of an object's class."""
+    while isinstance(thing, partial):
+        thing = thing.func
+    named = thing if hasattr(thing, "__qualname__") else type(thing)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
 def additions() -> Additions:
     """All that was added to the registries or allowed since their packages were loaded."""
-    added = {
-        found.kind: {n: v for n, v in found.entries.items() if n not in found.built_in} for found in _HOMES.values()
+    added = {  # what the user typed is imported again: a module in the current folder has no other way to a worker
+        found.kind: {n: v for n, v in found.entries.items() if n not in found.built_in and n not in _ALLOWED}
+        for found in _HOMES.values()
     }
     for kind, name, thing in ((kind, n, v) for kind, new in added.items() for n, v in new.items()):
         try:

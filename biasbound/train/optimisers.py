@@ -1,6 +1,6 @@
 r"""The optimisers by name, each a factory (parameters, lr, weight_decay) → optimiser.
 
-A kernel counts as the matrix out × rest. Matrices of one shape are stacked and treated together:
+A kernel counts as the matrix out × rest, a complex number as two real ones. Matrices of one shape are stacked and treated together:
 small networks have many of them, and calling costs more than computing. Vectors get Adam's update.
 An update depends on gradients and state alone, so processes with equal gradients keep equal
 weights. The state is tensors per parameter, which `state.pack` saves exactly.
@@ -33,12 +33,17 @@ class _Stack(NamedTuple):
 
     @property
     def matrices(self) -> bool:
-        return self.parameters[0].ndim > 1
+        return _real(self.parameters[0]).ndim > 1
 
     def gradient(self) -> Tensor:
         """(n, size) of vectors, (n, out, rest) of matrices."""
         kept = 1 if self.matrices else 0
-        return torch.stack([_rows(p.grad, kept) for p in self.parameters if p.grad is not None])
+        return torch.stack([_rows(_real(p.grad), kept) for p in self.parameters if p.grad is not None])
+
+
+def _real(x: Tensor) -> Tensor:
+    """The same memory as real numbers."""
+    return torch.view_as_real(x) if x.is_complex() else x
 
 
 def _rows(x: Tensor, kept: int) -> Tensor:
@@ -70,7 +75,7 @@ class _Stacked(torch.optim.Optimizer):
                 continue
             stacks = self._aged(live)
             directions = self._directions(group, stacks, [s.gradient() for s in stacks])
-            each = [p for s in stacks for p in s.parameters]
+            each = [_real(p) for s in stacks for p in s.parameters]
             moves = [d for many in directions for d in many.unbind()]
             if group["weight_decay"]:
                 torch._foreach_mul_(each, 1 - group["lr"] * group["weight_decay"])
@@ -94,7 +99,8 @@ class _Stacked(torch.optim.Optimizer):
             for p in live:
                 if not self.state[p]:
                     assert p.grad is not None
-                    made = self._fresh(_rows(p.grad, min(1, p.ndim - 1)))
+                    own = _real(p.grad)
+                    made = self._fresh(_rows(own, min(1, own.ndim - 1)))
                     self.state[p] = {"step": torch.zeros((), dtype=torch.int64), **made}
                 age = int(self.state[p]["step"])
                 alike.setdefault((p.shape, p.dtype, p.device, age), []).append(p)
@@ -251,12 +257,19 @@ def _orthogonal(x: Tensor) -> Tensor:
 
 def _adamw(parameters: Iterable[nn.Parameter], lr: float, weight_decay: float) -> torch.optim.AdamW:
     """Adam with a weight decay of its own."""
-    return torch.optim.AdamW(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+    every = list(parameters)
+    return torch.optim.AdamW(every, lr=lr, weight_decay=weight_decay, fused=_fusible(every))
 
 
 def _adam_l2(parameters: Iterable[nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Adam:
     """Adam, the paper's; its weight decay is a part of the gradient."""
-    return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+    every = list(parameters)
+    return torch.optim.Adam(every, lr=lr, weight_decay=weight_decay, fused=_fusible(every))
+
+
+def _fusible(parameters: list[nn.Parameter]) -> bool:
+    """Whether torch's fastest kernel takes them: not if one is complex, as in a Fourier neural operator."""
+    return not any(p.is_complex() for p in parameters)
 
 
 OPTIMISERS: dict[str, Factory] = home("optimisers", {"soap": Soap, "muon": Muon, "adamw": _adamw, "adam": _adam_l2})

@@ -2,12 +2,14 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from emulators import KINDS, UNITS, emulator
 from safetensors.torch import load_file
+from torch import nn
 from toys import SCHEDULE, Filter, advected, diffusion, seeded, stirred
 
 import biasbound
@@ -41,14 +43,55 @@ def test_a_saved_emulator_gives_the_same_bits(name, tmp_path):
         made.save(folder)
 
 
-def test_a_network_of_ones_own_is_given_again_to_load(tmp_path):
+def own_network(folder):
     made = Emulator(diffusion(stirred(Filter()), scale=0.5), UNITS, ("u",), 0.2)
-    made.save(tmp_path / "own")
-    with pytest.raises(ValueError, match=r"not one of biasbound's; pass it as load\(folder, net=…\)"):
-        biasbound.load(tmp_path / "own")
-    back = biasbound.load(tmp_path / "own", net=Filter())
+    made.save(folder)
+    return made
+
+
+@pytest.mark.parametrize("net", [Filter(), Filter, partial(Filter, points=16), "toys:Filter"])
+def test_a_network_of_ones_own_is_given_again_to_load(net, tmp_path):
+    made = own_network(tmp_path / "own")
+    back = biasbound.load(tmp_path / "own", net=net)
     x = advected(2)[:, 0]
     assert torch.equal(back.step(x, generator=seeded()), made.step(x, generator=seeded()))
+    back.save(tmp_path / "again")
+    assert biasbound.load(tmp_path / "again", net=net).model.state_dict().keys() == made.model.state_dict().keys()
+
+
+def test_an_emulator_says_which_network_is_missing(tmp_path):
+    own_network(tmp_path / "own")
+    said = r"own was trained with a network of its author's, toys:Filter; load it with biasbound.load\(folder, net=Filter\)"
+    with pytest.raises(ValueError, match=said):
+        biasbound.load(tmp_path / "own")
+    assert 'load("this folder", net=Filter)  # toys:Filter' in (tmp_path / "own/README.md").read_text()
+    changed("network", value=None)(tmp_path / "own")  # as earlier releases left it
+    with pytest.raises(ValueError, match=r"a network of its author's; load it with biasbound.load\(folder, net=…\)"):
+        biasbound.load(tmp_path / "own")
+    assert isinstance(biasbound.load(tmp_path / "own", net=Filter).model.net, Filter)
+
+
+@pytest.mark.parametrize(
+    ("net", "complaint"),
+    [
+        (
+            Filter(points=8),
+            r"net.mix has shape \(2, 2, 16, 16\) in model.safetensors and \(2, 2, 8, 8\) in the network",
+        ),
+        (nn.Conv1d(3, 1, 3), "has no tensor net.mix"),
+        (nn.Bilinear(1, 1, 1), r"Bilinear.forward\(input1, input2\) cannot be called"),
+        (3, "neither a module nor what makes one: it is of type int"),
+        ("nowhere:Filter", "cannot import nowhere:Filter"),
+    ],
+    ids=["shape", "names", "call", "number", "module"],
+)
+def test_another_network_is_refused_with_one_sentence(net, complaint, tmp_path):
+    own_network(tmp_path / "own")
+    with pytest.raises(
+        ValueError, match=f"own cannot be read with the network that was given: .*{complaint}"
+    ) as refused:
+        biasbound.load(tmp_path / "own", net=net)
+    assert "\n" not in str(refused.value)
 
 
 # --- what is damaged ----------------------------------------------------------------------------------
@@ -147,7 +190,8 @@ def test_a_name_in_a_folder_imports_nothing(place, name, folder, tmp_path, monke
     imported = []
     monkeypatch.setattr("importlib.import_module", lambda name, *rest: imported.append(name))
     changed(*place, value=name)(folder)
-    with pytest.raises(ValueError, match="would have to be imported, which no loaded file may ask for"):
+    said = "would have to be imported, which no loaded file may ask for"
+    with pytest.raises(ValueError, match=f"its author's, {name}; load" if place[0] == "network" else said):
         biasbound.models.emulator.load(folder)
     assert imported == []
     assert "intruder" not in sys.modules
