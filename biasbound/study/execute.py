@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from biasbound.study.folder import RunDir, Unit
 from biasbound.study.follow import Event, Follower, Spent, Tell
 from biasbound.study.stages.data import make_data
 from biasbound.study.stages.evaluate import make_evaluate
-from biasbound.study.stages.material import Material
+from biasbound.study.stages.material import Material, open_split
 from biasbound.study.stages.place import NOTHING, Cost, Place
 from biasbound.study.stages.rollout import make_rollout
 from biasbound.study.stages.search import make_search
@@ -89,7 +90,7 @@ def _material(run: RunDir, data: Unit, device: str) -> Material:
     name = (str(run.path), data.key, device)
     if name not in _materials:
         _materials.clear()  # of another study
-        _materials[name] = Material(run.folder(data), device)
+        _materials[name] = Material(partial(open_split, run.folder(data)), device)
     return _materials[name]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,7 +24,7 @@ from biasbound.study.jobs import EvaluateJob, RolloutJob
 from biasbound.study.parsing import read_config
 from biasbound.study.stages.data import test_entry
 from biasbound.study.stages.evaluate import make_evaluate
-from biasbound.study.stages.material import Material
+from biasbound.study.stages.material import Material, open_split
 from biasbound.study.stages.place import Cost, Place
 from biasbound.study.stages.rollout import make_rollout
 
@@ -72,7 +73,7 @@ def _emulator(folder: Path, label: str, seed: int) -> Path:
 
 def _scored(config: Config, label: str, seed: int, work: Path, emulator: Path, recorded: Sequence[Row]) -> list[Row]:
     torch.set_num_threads(1)
-    material = Material(work / "01-data")
+    material = Material(partial(open_split, work / "01-data"))
     material.normalisation = load(emulator).normalisation  # without the training data
     rollout, scores = (work / s / label / f"seed-{seed}" for s in ("05-rollout", "06-evaluate"))
     for made in (rollout, scores):

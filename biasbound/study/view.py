@@ -16,9 +16,11 @@ QUIET = 10.0  # seconds between lines about one unit
 
 
 @contextmanager
-def watching() -> Iterator[Tell]:
-    """A viewer on stderr."""
-    if sys.stderr.isatty():
+def watching(quiet: bool = False) -> Iterator[Tell]:
+    """A viewer on stderr; a quiet one shows nothing."""
+    if quiet:
+        yield lambda event: None
+    elif sys.stderr.isatty():
         with Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),

@@ -1,6 +1,7 @@
 """One's own files through the stages, what a plan counts, and what is refused before anything runs."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -69,7 +70,7 @@ def test_material_is_in_the_networks_units(tmp_path):
     )
     run = open_run(tmp_path / "r", config)
     make_units(run, study_units(config, upto="data"), Manner(), lambda event: None)
-    material, task = Material(run.path / "01-data"), Forecast()
+    material, task = Material(partial(open_split, run.path / "01-data")), Forecast()
     batch, items = material.batches(2)
     everything = batch(np.arange(items))
     assert everything.frames.shape[1] == 3

@@ -55,11 +55,11 @@ def open_split(folder: Path, split: str) -> Trajectories:
 class Material:
     """Splits and pairs of one study; each is read when first asked for, and kept."""
 
-    def __init__(self, folder: Path, device: str = "cpu") -> None:
-        self.folder, self.device = folder, device
+    def __init__(self, splits: Callable[[str], Trajectories], device: str = "cpu") -> None:
+        self.splits, self.device = splits, device
 
     def _split(self, name: str) -> Trajectories:
-        found = open_split(self.folder, name)
+        found = self.splits(name)
         return found.load() if 4 * np.prod(found.shape, dtype=np.int64) <= IN_MEMORY else found
 
     @cached_property
