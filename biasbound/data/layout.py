@@ -87,13 +87,26 @@ class Layout:
 
     def thin(self, kept: Coordinates, space: int, name: str) -> Layout:
         """The layout of every `space`-th point: a periodic axis keeps its domain, any other ends at `kept` points."""
-        domain = [(float(axis[0]), float(axis[-1])) for axis in kept]
+        domain = [(float(axis.min()), float(axis.max())) for axis in kept]  # latitudes may go down
         for i, (n, periodic) in enumerate(zip(self.grid, self.periodic, strict=True)):
             if periodic and n % space:
                 raise ValueError(f"{name}: a periodic axis of {n} points cannot keep every {space}-th; use a divisor")
             if periodic:
                 domain[i] = self.domain[i]
         return replace(self, grid=tuple(map(len, kept)), domain=tuple(domain), points="ends")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a file calls its space axes ("latitude"), and the units of its channels, axes and time ("K", "s")."""
+
+    axes: tuple[str, ...] = ()  # empty: x, y, z
+    units: Mapping[str, str] = field(default_factory=dict)  # by the name of a channel, an axis, or "time"
+
+    def named(self, rank: int) -> tuple[str, ...]:
+        """A name for each of `rank` axes."""
+        plain = ("x", "y", "z")[:rank] if rank <= 3 else tuple(f"x{i}" for i in range(rank))
+        return self.axes if len(self.axes) == rank else plain
 
 
 @dataclass(frozen=True)

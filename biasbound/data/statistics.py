@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Float64, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 
 Place = tuple[Sequence[int] | Int64[np.ndarray, "_"], Sequence[int]]  # stored numbers of trajectories and frames
 
@@ -64,14 +64,16 @@ class _Running:
 
 
 class Moments:
-    """Statistics of pieces (n, k, C, *N) that come in order of trajectory, then of frame."""
+    """Statistics of pieces (n, k, C, *N) that come in order of trajectory, then of frame; only valid points count."""
 
-    def __init__(self, channels: int) -> None:
-        self._fields, self._increments = _Running(channels), _Running(channels)
+    def __init__(self, channels: int, mask: Bool[np.ndarray, " *N"] | None = None) -> None:
+        self._fields, self._increments, self._mask = _Running(channels), _Running(channels), mask
         self._last: tuple[int, int, np.ndarray] | None = None
 
     def add(self, fields: Float[np.ndarray, "n k C *N"], start: int = 0, frame: int = 0) -> None:
         """Take in frames [frame, frame + k) of the trajectories from `start`."""
+        if self._mask is not None:
+            fields = fields[:, :, :, self._mask]
         self._fields.add(fields)
         wide = fields.astype(np.float64, copy=False)
         self._increments.add(np.diff(wide, axis=1))

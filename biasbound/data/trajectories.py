@@ -3,7 +3,7 @@
 A `Trajectories` is a view: selecting, striding and splitting copy nothing, and a batch reads only its own frames.
 `windows(u)` are the stretches x^k … x^{k+u} inside single trajectories; `batches.Order` gives them in a random order
 that training can leave and resume exactly (docs/data.md has an example). Values are neither checked nor normalised on
-reading; `statistics` helps with both.
+reading; `statistics` helps with both. Points outside the `mask` read as 0.0, whatever is stored there.
 """
 
 from __future__ import annotations
@@ -11,25 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float, Float64, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-from biasbound.data.batches import Batch, permutation
+from biasbound.data import splits
 from biasbound.data.columns import Array, Reader
-from biasbound.data.layout import Boundary, Coordinates, Layout
+from biasbound.data.layout import Boundary, Coordinates, Labels, Layout
+from biasbound.data.shapes import arranged, space_axes
 from biasbound.data.statistics import Moments, Statistics, require_finite
+from biasbound.data.windows import Index, Windows, float32
+
+__all__ = ["PERIODIC", "PIECE", "Trajectories", "View", "Windows"]
 
 PERIODIC: tuple[Boundary, ...] = ("periodic",)
 PIECE = 1 << 22  # values held at once in a streaming pass
-Index = int | np.integer | slice | Sequence[int] | np.ndarray | Tensor
-
-
-def _float32(array: Float[np.ndarray, ...]) -> Float[Tensor, ...]:
-    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,10 @@ class Trajectories:
     name: str = "array"  # how messages call it
     conditions: tuple[str, ...] = ()
     known: Statistics | None = None  # of the channels, where the file holds them
+    mask: Bool[np.ndarray, " *N"] | None = None  # True where values are valid; None where all are
+    labels: Labels = field(default_factory=Labels)
+    notes: tuple[str, ...] = ()  # what was done on reading, in sentences
+    division: splits.Split | None = None  # how the data were divided, of which this is a part
 
     @classmethod
     def open(cls, layout: Layout, reader: Reader, *, name: str, **facts: Any) -> Trajectories:
@@ -75,30 +78,39 @@ class Trajectories:
             for key, value in values.items():
                 if value.shape not in shapes:
                     raise ValueError(f"{name}: found {key} of shape {value.shape}, expected {shapes[0]}")
+        if found.mask is not None and not (found.mask.shape == grid and found.mask.any()):
+            what = f"of shape {found.mask.shape}" if found.mask.shape != grid else "without a valid point"
+            raise ValueError(f"{name}: found a mask {what}, expected shape {grid} with True at valid points")
         return found
 
     @classmethod
     def from_array(
         cls,
-        fields: Float[np.ndarray, "S K C *N"] | Float[Tensor, "S K C *N"],
+        fields: Float[np.ndarray, ...] | Float[Tensor, ...],
         *,
         dt: float,
         channels: Sequence[str] = (),
-        domain: Sequence[tuple[float, float]] = (),
+        domain: Sequence[tuple[float | int, float | int]] = (),
         boundary: Sequence[Boundary] = (),
         name: str = "array",
+        dims: int | None = None,
+        mask: Bool[np.ndarray, " *N"] | None = None,
         **facts: Any,
     ) -> Trajectories:
-        """Wrap an array in memory; by default channels are u0, u1, …, and every axis is periodic on [0, 1]."""
-        array = fields.numpy() if isinstance(fields, Tensor) else fields
-        if array.ndim < 4:
-            raise ValueError(f"{name}: found shape {array.shape}, expected (S, K, C, *N)")
-        s, k, c, *grid = array.shape
-        names = tuple(channels) or tuple(f"u{i}" for i in range(c))
-        if len(names) != c:
-            raise ValueError(f"{name}: found {len(names)} names for {c} channels")
+        """Wrap an array in memory: (S, K, C, *N), or one trajectory or one channel less.
+
+        `dims`, `domain` or `boundary` tell the number of space axes; `biasbound.data.shapes` has the rule by which the
+        other axes are recognised. By default channels are u0, u1, … (one alone in fewer axes: u), and every axis is
+        periodic on [0, 1]. `mask` is True at valid points; values elsewhere may be NaN.
+        """
+        array = fields.numpy() if isinstance(fields, Tensor) else np.asarray(fields)
+        shape = arranged(array.shape, name, space_axes(name, dims, domain, boundary), channels)
+        s, k, c, *grid = shape
+        alone = c == 1 and array.ndim < len(shape)
+        names = tuple(channels) or (("u",) if alone else tuple(f"u{i}" for i in range(c)))
         ends, kinds = tuple(domain) or ((0.0, 1.0),) * len(grid), tuple(boundary) or PERIODIC * len(grid)
-        return cls.open(Layout(name, s, k, names, tuple(grid), dt, ends, kinds), Array(array), name=name, **facts)
+        layout = Layout(name, s, k, names, tuple(grid), dt, tuple((float(a), float(b)) for a, b in ends), kinds)
+        return cls.open(layout, Array(array.reshape(shape)), name=name, mask=mask, **facts)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -130,6 +142,8 @@ class Trajectories:
         view = self.view
         numbers = view.trajectories[s][:, None] * view.length + view.frames.start + view.frames.step * k
         data = self.reader.read(numbers.reshape(-1))[:, :, *(slice(p.start, p.stop, p.step) for p in view.points)]
+        if self.mask is not None:
+            data = np.where(self.mask, data, data.dtype.type(0))
         return data.reshape(*k.shape, *data.shape[1:])
 
     def read(self, start: int, stop: int, frames: slice = slice(None)) -> Float[np.ndarray, "n k C *N"]:
@@ -139,7 +153,21 @@ class Trajectories:
 
     def __getitem__(self, s: int) -> Float[Tensor, "K C *N"]:
         """One whole trajectory."""
-        return _float32(self.select(s).read(0, 1))[0]
+        return float32(self.select(s).read(0, 1))[0]
+
+    def first(self, n: int = 1) -> Float[Tensor, "S ..."]:
+        """The first frame of each trajectory (S, C, *N); for n > 1 the first n (S, n, C, *N)."""
+        if not 1 <= n <= self.layout.frames:
+            raise ValueError(f"{self.name}: found {self.layout.frames} frames, of which {n} were asked for")
+        frames = float32(self.read(0, len(self), slice(n)))
+        return frames[:, 0] if n == 1 else frames
+
+    def samples(self, limit: int = PIECE) -> Float[np.ndarray, "F C *N"]:
+        """Frames spread evenly over all trajectories, all of them where they fit into `limit` values."""
+        total, size = len(self) * self.layout.frames, int(np.prod(self.shape[2:]))
+        chosen = np.unique(np.linspace(0, total - 1, min(total, max(2, limit // size))).astype(np.int64))
+        s, k = np.divmod(chosen, self.layout.frames)
+        return self.take(s, k[:, None])[:, 0]
 
     def pieces(self, limit: int = PIECE) -> Iterator[tuple[int, int, np.ndarray]]:
         """All data in order, bounded in size: (first trajectory, first frame, (n, k, C, *N)); NaN, ∞ are refused."""
@@ -190,6 +218,7 @@ class Trajectories:
             view=replace(thin.view, points=tuple(p[every] for p in thin.view.points)),
             coordinates=kept,
             static={n: v[cut] for n, v in thin.static.items()},
+            mask=None if thin.mask is None else thin.mask[cut],
             known=None,
         )
 
@@ -198,16 +227,14 @@ class Trajectories:
 
         Part i has the places from ⌊S Σ_{j<i} f_j⌋ to ⌊S Σ_{j≤i} f_j⌋; none may be empty.
         """
-        if min(fractions.values(), default=0) <= 0 or sum(fractions.values()) > 1 + 1e-9:
-            raise ValueError(f"split fractions must be above 0 and sum to at most 1: {fractions}")
-        order = np.arange(len(self)) if seed is None else permutation(len(self), seed)
-        ends = [int(len(self) * f + 1e-9) for f in np.cumsum([*fractions.values()])]
-        rows = dict(zip(fractions, np.split(order[: ends[-1]], ends[:-1]), strict=True))
-        for part, chosen in rows.items():
-            if len(chosen) == 0:
-                few = f"{len(self)} trajectories leave none for the part {part!r}, {fractions[part]:g} of them"
-                raise ValueError(f"{self.name}: {few}; give more, or a file of its own for each part")
-        return {part: self.select(chosen) for part, chosen in rows.items()}
+        return splits.by_trajectory(self, fractions, seed)
+
+    def split_time(
+        self, train: float, valid: float, test: float, gap: int = 0
+    ) -> tuple[Trajectories, Trajectories, Trajectories]:
+        """Three parts of every trajectory in time order, with `gap` frames left out between two of them."""
+        parts = splits.in_time(self, {"train": train, "valid": valid, "test": test}, gap)
+        return parts["train"], parts["valid"], parts["test"]
 
     def condition_on(self, *names: str) -> Trajectories:
         """Give these parameters or static fields to x (and x only) as extra channels."""
@@ -228,49 +255,27 @@ class Trajectories:
     @cached_property
     def statistics(self) -> Statistics:
         """Of this view: from the file where it holds them, else from one pass over the data."""
-        values = [{**self.static, **self.parameters}[name] for name in self.conditions]
+        valid = ... if self.mask is None else (..., self.mask)
+        fields = {name: v[valid] for name, v in self.static.items() if name in self.conditions}
+        values = [{**fields, **self.parameters}[name] for name in self.conditions]
         mean, std = (np.array([of(v, dtype=np.float64) for v in values]) for of in (np.mean, np.std))
         return replace(self.known or self.measure(), condition_mean=mean, condition_std=std)
 
     def measure(self) -> Statistics:
         """Statistics of the channels from one pass over this view."""
-        moments = Moments(len(self.channels))
+        moments = Moments(len(self.channels), self.mask)
         for s, k, fields in self.pieces():
             moments.add(fields, s, k)
         return moments.statistics()
 
+    def save(self, path: str | Path, *, format: str | None = None, overwrite: bool = False) -> None:
+        """Write as this view shows it; without `format`, the ending of the path decides."""
+        from biasbound.data.formats import save
 
-class Windows:
-    """The S·M windows x^k, x^{k+e}, … x^{k+ue}, M = K − ue; number i is k = i mod M of s = ⌊i/M⌋."""
+        save(self, path, format=format, overwrite=overwrite)
 
-    def __init__(self, trajectories: Trajectories, steps: int, every: int = 1) -> None:
-        frames = trajectories.layout.frames
-        if not (steps >= 0 < every and steps * every < frames):
-            windows = f"windows of {steps} + 1 frames, {every} apart,"
-            raise ValueError(f"{trajectories.name}: {windows} do not fit into trajectories of {frames} frames")
-        self.trajectories, self.per_trajectory = trajectories, frames - steps * every
-        self._offsets = every * np.arange(steps + 1)
-        self._planes = [self._plane(name) for name in trajectories.conditions]
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset` in memory: dimensions trajectory, time and the space axes, channels as variables."""
+        from biasbound.data.labelled import to_xarray
 
-    def _plane(self, name: str) -> Float[Tensor, ...]:
-        """A condition as (S, *N or ones), to be expanded for a batch."""
-        of, grid = self.trajectories, self.trajectories.layout.grid
-        if name in of.parameters:
-            return _float32(of.parameters[name]).reshape(-1, *[1] * len(grid))
-        return _float32(of.static[name]).expand(len(of), *grid)
-
-    def __len__(self) -> int:
-        return len(self.trajectories) * self.per_trajectory
-
-    def __getitem__(self, index: Index) -> Batch:
-        """The windows of these numbers, as float32; one number gives a batch of one."""
-        if isinstance(index, slice):
-            index = range(len(self))[index]
-        numbers = np.atleast_1d(np.asarray(index, dtype=np.int64))
-        if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(self)):
-            raise IndexError(f"windows are numbered 0 … {len(self) - 1}")
-        s, k = np.divmod(numbers, self.per_trajectory)
-        frames = _float32(self.trajectories.take(s, k[:, None] + self._offsets))
-        grid = frames.shape[3:]
-        planes = [plane[s].expand(len(s), *grid) for plane in self._planes]
-        return Batch(frames, torch.stack(planes, 1) if planes else frames.new_empty(len(s), 0, *grid))
+        return to_xarray(self)

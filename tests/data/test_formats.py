@@ -274,7 +274,7 @@ def test_a_plain_array_needs_a_step_and_clear_axes(tmp_path):
         ("[]", r"a\.json is damaged .*correct it"),
         ('{"dt": "fast"}', r"a\.json: dt: .*number"),
         ('{"dt": 1, "static": {"mask": [[1], [1, 2]]}}', r"a\.json: found values that make no"),
-        ('{"dt": 1, "channels": ["u", "v"]}', "found 1 channels, but a.json names"),
+        ('{"dt": 1, "channels": ["u", "v"]}', "found 2 names for 3 channels"),
     ],
 )
 def test_a_broken_description_beside_an_array_gets_one_sentence(text, sentence, tmp_path):
@@ -303,8 +303,8 @@ def test_a_registered_format_is_recognised_and_read(table, tmp_path):
     t = load(tmp_path / "a.txt", dt=0.5)
     assert np.array_equal(t.read(0, 1)[0, :, 0], rows)
     assert t.dt == 0.5
-    with pytest.raises(ValueError, match="table has no option 'axes'; it has dt"):
-        load(tmp_path / "a.txt", axes=1)
+    with pytest.raises(ValueError, match="table has no option 'momentum'; it has dt"):
+        load(tmp_path / "a.txt", momentum=True)
     with pytest.raises(ValueError, match="found the format table, but sda was asked for"):
         load(tmp_path / "a.txt", format="sda")
     with pytest.raises(ValueError, match="table can be read but not written"):

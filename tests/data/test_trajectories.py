@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from biasbound.data.batches import Order, permutation
 from biasbound.data.formats import load, save
-from biasbound.data.formats.well import concatenate
+from biasbound.data.join import concatenate
 from biasbound.data.layout import Layout
 from biasbound.data.statistics import Moments
 from biasbound.data.trajectories import Trajectories

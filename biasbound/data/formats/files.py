@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import h5py
 
+from biasbound.data.edges import recognise_mask
 from biasbound.data.formats import FORMATS
+from biasbound.data.join import concatenate
+from biasbound.data.options import ReadOptions, applied
 from biasbound.data.trajectories import Trajectories
 from biasbound.registry import find, known
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
+Paths = str | Path | Sequence[str | Path]
 SPLIT = re.compile(r"(?<![a-z])(train|valid|val|test)(?![a-z])")
 
 
@@ -112,26 +116,64 @@ def _named(name: str) -> Format:
     return found
 
 
-def load(path: str | Path, *, format: str | None = None, **options: Any) -> Trajectories:
+def load(path: Paths, options: ReadOptions | None = None, *, format: str | None = None, **more: Any) -> Trajectories:
     """Open trajectories lazily, whatever their format.
 
-    Options: `dt` overrides the time step of foreign files; `momentum=True` leaves ACDM's momentum as it is; `axes` is
-    the number of space axes of a .npy array.
+    A list of paths, a pattern such as `runs/*.mat`, or a folder of files is one set, each file with its trajectories.
+    `options` or keywords say what a file does not say: `variable`, `channels`, `domain`, `boundary`, `dt`, `mask`,
+    `dims` (`ReadOptions`). A format may have more: `momentum=True` leaves ACDM's momentum as it is.
     """
-    path = Path(path)
+    name, files = _files(path)
+    if len(files) > 1:
+        found = concatenate([load(file, options, format=format, **more) for file in files], name)
+        return replace(found, layout=replace(found.layout, name=Path(name).stem.strip("*?_-. ") or found.layout.name))
     try:
-        name = format if format and path.exists() and _named(format).matches(path) else detect(path)
-        if format not in (None, name):
-            raise ValueError(f"{path}: found the format {name}, but {format} was asked for")
-        read = _named(name).read
-        _, *known_options = inspect.signature(read).parameters
-        for option in options:
-            if option not in known_options:
-                have = ", ".join(known_options) or "none"
-                raise ValueError(f"{path}: the format {name} has no option {option!r}; it has {have}")
-        return read(path, **options)
+        return _load(files[0], format, (options.given() if options else {}) | more)
     except (LookupError, TypeError, AttributeError, RuntimeError, OverflowError) as error:
-        raise ValueError(f"{path}: found damaged contents ({error}); copy it again") from None
+        raise ValueError(f"{files[0]}: found damaged contents ({error}); copy it again") from None
+
+
+def _load(path: Path, format: str | None, told: dict[str, Any]) -> Trajectories:
+    name = format if format and path.exists() and _named(format).matches(path) else detect(path)
+    if format not in (None, name):
+        raise ValueError(f"{path}: found the format {name}, but {format} was asked for")
+    read = _named(name).read
+    _, *own = inspect.signature(read).parameters
+    if "axes" in told and "axes" not in own:
+        told = {"dims" if option == "axes" else option: value for option, value in told.items()}
+    general = [f.name for f in fields(ReadOptions)]
+    for option in told:
+        if option not in (*own, *general) or option == "options":
+            have = ", ".join(dict.fromkeys(o for o in (*own, *general) if o != "options"))
+            raise ValueError(f"{path}: the format {name} has no option {option!r}; it has {have}")
+    options = ReadOptions.of({option: told[option] for option in told if option in general}, str(path))
+    if "options" in own:
+        found = read(path, options=options, **{option: told[option] for option in told if option not in general})
+    else:
+        taken = {option: told[option] for option in told if option in own}
+        found = applied(read(path, **taken), replace(options, **dict.fromkeys({*general} & {*taken})))
+    return recognise_mask(found)
+
+
+def _files(given: Paths) -> tuple[str, list[Path]]:
+    """The name of what was given, and its files; a path that a format reads as a whole is one of them."""
+    if not isinstance(given, str | Path):
+        files = [Path(path) for path in given]
+        if not files:
+            raise ValueError("no file was given; give at least one")
+        return (str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"), files
+    path = Path(given)
+    if not path.exists() and any(sign in path.name for sign in "*?["):
+        files = sorted(path.parent.glob(path.name))
+        if not files:
+            raise ValueError(f"{path}: no file matches this pattern")
+        return str(path), files
+    if path.is_dir() and not any(_named(name).matches(path) for name in known(FORMATS)):
+        files = sorted(p for p in path.iterdir() if p.suffix != ".json" and not p.name.startswith("."))
+        kinds = {next((n for n in known(FORMATS) if _named(n).matches(p)), None) for p in files}
+        if len(kinds) == 1 and None not in kinds and len({split_of(p) for p in files}) == 1:
+            return str(path), files
+    return str(path), [path]
 
 
 def save(trajectories: Trajectories, path: str | Path, *, format: str | None = None, overwrite: bool = False) -> None:

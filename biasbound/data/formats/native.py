@@ -19,12 +19,12 @@ from typing import Any
 
 import h5py
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Bool, Float, Float64
 
 from biasbound._io import replacing
 from biasbound.data.formats import well
 from biasbound.data.formats.files import Format
-from biasbound.data.layout import Coordinates, Layout
+from biasbound.data.layout import Coordinates, Labels, Layout
 from biasbound.data.statistics import Moments, require_finite
 from biasbound.data.trajectories import Trajectories
 
@@ -33,7 +33,7 @@ Piece = tuple[int, int, np.ndarray]  # first trajectory, first frame, fields (n,
 
 def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) -> None:
     """Save trajectories as a view shows them, in their own precision."""
-    kinds = ("parameters", "series", "static", "provenance", "coordinates")
+    kinds = ("parameters", "series", "static", "provenance", "coordinates", "mask", "labels", "notes")
     facts: dict[str, Any] = {kind: getattr(trajectories, kind) for kind in kinds} | {"dtype": trajectories.dtype.name}
     write_pieces(path, trajectories.layout, trajectories.pieces(), overwrite=overwrite, **facts)
 
@@ -48,6 +48,9 @@ def write_pieces(
     static: Mapping[str, Float[np.ndarray, ...]],
     provenance: Mapping[str, Any],
     coordinates: Coordinates | None = None,
+    mask: Bool[np.ndarray, " *N"] | None = None,
+    labels: Labels | None = None,
+    notes: tuple[str, ...] = (),
     dtype: str = "float32",
     origin: str | None = None,
     overwrite: bool = False,
@@ -61,12 +64,12 @@ def write_pieces(
     for names in [*layout.channels, *static], [*parameters, *series]:
         if len(set(names)) < len(names):
             raise ValueError(f"{path}: one name is used twice among {names}")
-    moments, rank = Moments(len(layout.channels)), len(layout.grid)
-    axes = ["x", "y", "z"][:rank] if rank <= 3 else [f"x{i}" for i in range(rank)]
+    moments, axes = Moments(len(layout.channels), mask), Labels().named(len(layout.grid))
     with replacing(path, overwrite) as temporary, h5py.File(temporary, "w") as file:
         _write_frame(file, layout, axes, coordinates or layout.coordinates(), provenance)
         if origin is not None:
             file["biasbound"].attrs["fingerprint"] = origin
+        _write_reading(file["biasbound"], mask, labels, notes)
         scalars = file.create_group("scalars")
         scalars.attrs["field_names"] = _texts(*parameters, *series)
         for name, value in {**parameters, **series}.items():
@@ -76,7 +79,7 @@ def write_pieces(
             with np.errstate(over="ignore"):
                 fields = fields.astype(dtype, copy=False)
             rows, frames = range(s, s + fields.shape[0]), range(k, k + fields.shape[1])
-            require_finite(fields, layout.channels, (rows, frames), f"{layout.name} as {dtype}")
+            require_finite(fields, layout.channels, (rows, frames), f"{path} as {dtype}")
             moments.add(fields, s, k)
             part = np.s_[rows.start : rows.stop, frames.start : frames.stop]
             for dataset, channels in places:
@@ -96,7 +99,7 @@ def _write_frame(
     file.attrs.update(dataset_name=layout.name, grid_type="cartesian", n_spatial_dims=len(layout.grid))
     file.attrs.update(n_trajectories=layout.trajectories, simulation_parameters=_texts())
     dimensions = file.create_group("dimensions")
-    dimensions.attrs["spatial_dims"] = axes
+    dimensions.attrs["spatial_dims"] = [*axes]
     time = np.arange(layout.frames) * layout.dt
     for name, points in zip(("time", *axes), (time, *coordinates), strict=True):
         dimensions.create_dataset(name, data=points.astype(np.float32)).attrs.update(fixed)
@@ -111,6 +114,18 @@ def _write_frame(
     own["provenance"] = np.bytes_(json.dumps(provenance, sort_keys=True).encode())
     for axis, points in zip(axes, coordinates, strict=True):
         own[f"coordinates/{axis}"] = points
+
+
+def _write_reading(
+    own: h5py.Group, mask: Bool[np.ndarray, " *N"] | None, labels: Labels | None, notes: tuple[str, ...]
+) -> None:
+    """What is known about the values, where there is something to say: generated files have none of it."""
+    if mask is not None:
+        own["mask"] = mask
+    if labels is not None and labels != Labels():
+        own["labels"] = np.bytes_(json.dumps(asdict(labels)).encode())
+    if notes:
+        own["notes"] = np.bytes_(json.dumps(notes).encode())
 
 
 def _texts(*texts: str) -> np.ndarray:

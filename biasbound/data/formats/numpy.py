@@ -1,4 +1,4 @@
-"""A plain NumPy array (S, K, C, *N) or (S, K, *N) in a .npy file, with its time step.
+"""A plain NumPy array (S, K, C, *N), (S, K, *N) or (K, *N) in a .npy file, with its time step.
 
 FILE.json beside FILE.npy may say more: {"dt": 0.2, "channels": ["u"], "domain": [[0, 64]], "boundary": ["periodic"]}
 and so on. `write` leaves such a file. Without it, the time step must be given.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tokenize
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ import numpy as np
 from biasbound._io import as_kind, read_json, replacing
 from biasbound.data.columns import Raw
 from biasbound.data.formats.files import Format, begins
-from biasbound.data.layout import Layout
+from biasbound.data.layout import Labels, Layout
+from biasbound.data.options import ReadOptions, applied
+from biasbound.data.shapes import arranged
 from biasbound.data.trajectories import PERIODIC, Trajectories
 
 FACTS = ("parameters", "series", "static")
@@ -41,44 +43,49 @@ def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     return shape, dtype, offset
 
 
-def _space_axes(path: Path, shape: tuple[int, ...], told: int | None) -> int:
-    """How many of the axes after (S, K) are space; the one before them, if any, are channels."""
-    rank = len(shape)
-    if rank < 3:
-        raise ValueError(f"{path}: found shape {shape}, expected (S, K, C, *N) or (S, K, *N)")
-    if told is None and rank == 4 and shape[2] != 1:
+def _shape(path: Path, shape: tuple[int, ...], options: ReadOptions, told: dict[str, Any]) -> tuple[int, ...]:
+    """(S, K, C, *N) of the array. Without a hint three axes are (S, K, N), and four are refused."""
+    dims = options.space_axes(str(path)) or len(told.get("domain", ())) or None
+    if dims is None and len(shape) == 4 and shape[2] != 1:
         where = f"put the domain, a pair for each space axis, into {path.with_suffix('.json').name} beside it"
         found = f"found shape {shape}, which may be (S, K, C, N) or (S, K, N, N)"
-        raise ValueError(f"{path}: {found}; {where}, or give --axes to `biasbound data convert`")
-    axes = max(1, rank - 3) if told is None else told
-    if axes < 1 or axes not in (rank - 2, rank - 3):
-        raise ValueError(f"{path}: found shape {shape}, which cannot have {axes} space axes")
-    return axes
+        raise ValueError(f"{path}: {found}; {where}, or give --dims")
+    names = options.channels or told.get("channels", ())
+    several = len(names) > 1 and len(shape) == 3
+    return arranged(shape, str(path), 1 if dims is None and len(shape) == 3 and not several else dims, names)
 
 
-def read(path: Path, dt: float | None = None, axes: int | None = None) -> Trajectories:
-    """Open lazily; `dt` and `axes` (the number of space axes) override the .json beside the array."""
-    shape, dtype, offset = _header(path)
+def read(path: Path, options: ReadOptions | None = None) -> Trajectories:
+    """Open lazily; the options override the .json beside the array."""
+    options = options or ReadOptions()
+    stored, dtype, offset = _header(path)
     beside = path.with_suffix(".json")
     told: dict[str, Any] = read_json(beside, dict[str, Any], "correct it") if beside.exists() else {}
-    told = {name: value for name, value in told.items() if value is not None} | ({} if dt is None else {"dt": dt})
+    told = {name: value for name, value in told.items() if value is not None}
+    told |= {} if options.dt is None else {"dt": options.dt}
     if "dt" not in told:
-        where = f'put {{"dt": …}} into {beside.name} beside it, or give --dt to `biasbound data convert`'
-        raise ValueError(f"{path}: found no time step; {where}")
-    rank = _space_axes(path, shape, len(told["domain"]) if axes is None and "domain" in told else axes)
-    grid, count = shape[-rank:], shape[2] if len(shape) - rank == 3 else 1
+        raise ValueError(f'{path}: found no time step; put {{"dt": …}} into {beside.name} beside it, or give --dt')
+    shape = _shape(path, stored, options, told)
+    samples, frames, count, *grid = shape
     names = ("u",) if count == 1 else tuple(f"u{i}" for i in range(count))
-    facts = {"name": path.stem, "channels": names, "domain": [(0.0, 1.0)] * rank, "boundary": PERIODIC * rank}
-    facts |= told | {"trajectories": shape[0], "frames": shape[1], "grid": grid, "block": 1}
+    facts = {
+        "name": path.stem,
+        "channels": names,
+        "domain": [(0.0, 1.0)] * len(grid),
+        "boundary": PERIODIC * len(grid),
+    }
+    facts |= told | {"trajectories": samples, "frames": frames, "grid": grid, "block": 1}
     layout: Layout = as_kind(Layout, facts, str(beside))
-    if len(layout.channels) != count:
-        raise ValueError(f"{path}: found {count} channels, but {beside.name} names {layout.channels}")
     try:
         held: dict[str, Any] = {k: {n: np.array(v, np.float64) for n, v in told.get(k, {}).items()} for k in FACTS}
         held["provenance"] = dict(told.get("provenance", {"read from": "NumPy array"}))
+        held["mask"] = np.array(told["mask"], dtype=bool) if "mask" in told else None
     except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{beside}: found values that make no array ({error})") from None
-    return Trajectories.open(layout, Raw(path, dtype, (count, *grid), offset=offset), name=str(path), **held)
+    held["labels"] = as_kind(Labels, told.get("labels", {}), f"{beside}: labels")
+    held["notes"] = as_kind(tuple[str, ...], told.get("notes", []), f"{beside}: notes")
+    found = Trajectories.open(layout, Raw(path, dtype, (count, *grid), offset=offset), name=str(path), **held)
+    return applied(found, replace(options, dims=None))
 
 
 def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) -> None:
@@ -89,6 +96,8 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
     header = {"descr": np.lib.format.dtype_to_descr(trajectories.dtype), "fortran_order": False}
     facts = {kind: {n: v.tolist() for n, v in getattr(trajectories, kind).items()} for kind in FACTS}
     told = asdict(trajectories.layout) | facts | {"provenance": dict(trajectories.provenance)}
+    told |= {"labels": asdict(trajectories.labels), "notes": trajectories.notes}
+    told |= {} if trajectories.mask is None else {"mask": trajectories.mask.tolist()}
     with replacing(path, overwrite) as temporary, temporary.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header | {"shape": trajectories.shape})
         for _, _, fields in trajectories.pieces():

@@ -12,13 +12,15 @@ from typing import Any, get_args
 
 import h5py
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float64
 
 from biasbound._io import as_kind
-from biasbound.data.columns import Frames, Reader, Store, hdf5_column
+from biasbound.data.columns import Reader, Store, hdf5_column
 from biasbound.data.formats.files import hdf5_files, holds, split_of
-from biasbound.data.layout import Boundary, Layout
+from biasbound.data.join import concatenate
+from biasbound.data.layout import Boundary, Labels, Layout
 from biasbound.data.statistics import Statistics
+from biasbound.data.times import time_step
 from biasbound.data.trajectories import Trajectories
 
 VERSION = 1  # of the group `biasbound`
@@ -69,7 +71,7 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
     boundary = _boundary(file, axes)
     if own is None:
         name, channels = _texts(file.attrs["dataset_name"])[0], tuple(itertools.chain(*columns))
-        step, domain = _time_step(time, path) if dt is None else dt, tuple(map(_domain, points, boundary))
+        step, domain = time_step(time, path) if dt is None else dt, tuple(map(_domain, points, boundary))
         layout = Layout(name, samples, frames, channels, grid, step, domain, boundary, points="ends")
         told = {name: _plain(value) for name, value in file.attrs.items()}
         facts: dict[str, Any] = {"provenance": {"read from": "The Well's layout"} | told, "coordinates": points}
@@ -81,7 +83,12 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
         facts = {
             "provenance": json.loads(own["provenance"][()]),
             "coordinates": tuple(own["coordinates"][axis][:] for axis in axes),
-            "known": Statistics(**{n: d[:] for n, d in own["statistics"].items()}),
+            "known": Statistics(**{n: d[:] for n, d in own["statistics"].items()}) if "statistics" in own else None,
+            "mask": own["mask"][:].astype(bool) if "mask" in own else None,
+            "notes": tuple(json.loads(own["notes"][()])) if "notes" in own else (),
+            "labels": as_kind(Labels, json.loads(own["labels"][()]), f"{path}: biasbound/labels")
+            if "labels" in own
+            else Labels(),
         }
     places = [[layout.channels.index(name) for name in names] for names in columns]
     facts |= {"parameters": parameters, "series": series, "static": static}
@@ -173,18 +180,6 @@ def _domain(points: Float64[np.ndarray, " n"], kind: Boundary) -> tuple[float, f
     return float(points[0]), float(points[-1]) + spacing * (kind == "periodic")
 
 
-def _time_step(time: Float64[np.ndarray, "... K"], path: Path) -> float:
-    """dt from times that are often float32: the shortest decimal that agrees with them."""
-    steps = np.diff(time, axis=-1)
-    if steps.size == 0:
-        return 1.0
-    mean = float(steps.mean())
-    if np.ptp(steps) > 0.01 * abs(mean):
-        raise ValueError(f"{path}: found time steps from {steps.min():g} to {steps.max():g}, expected equal ones")
-    short = float(f"{mean:.5g}")
-    return short if abs(short - mean) < 1e-6 * abs(mean) else mean
-
-
 def _plain(value: Any) -> Any:
     """An attribute as a JSON value."""
     value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
@@ -196,47 +191,3 @@ def _plain(value: Any) -> Any:
 def _texts(value: Any) -> list[str]:
     """One text or several, as an attribute holds them."""
     return [str(_plain(v)) for v in np.atleast_1d(value).tolist()]
-
-
-class Joined:
-    """Trajectories one set after the other; frames are counted through all of them."""
-
-    def __init__(self, parts: Sequence[Trajectories]) -> None:
-        self._parts, self._starts = tuple(parts), np.cumsum([0, *map(len, parts)])
-        self.channels, self.dtype = len(parts[0].channels), np.result_type(*(part.dtype for part in parts))
-
-    def read(self, frames: Frames) -> Float[np.ndarray, "F C *N"]:
-        _, length, *frame = self._parts[0].shape
-        s, k = np.divmod(frames, length)
-        owner = np.searchsorted(self._starts, s, side="right") - 1
-        out = np.empty((len(frames), *frame), self.dtype)
-        for i in np.unique(owner).tolist():
-            mine = owner == i
-            out[mine] = self._parts[i].take(s[mine] - self._starts[i], k[mine][:, None])[:, 0]
-        return out
-
-
-def concatenate(parts: Sequence[Trajectories], name: str) -> Trajectories:
-    """Sets of trajectories as one; all but their number and their parameters' values must agree."""
-    first = parts[0]
-    for part in parts[1:]:
-        if replace(part.layout, trajectories=len(first)) != first.layout:
-            raise ValueError(f"{part.name} does not continue {first.name}: found {part!r}, expected {first!r}")
-        for kind in ("parameters", "series", "static"):
-            found, expected = sorted(getattr(part, kind)), sorted(getattr(first, kind))
-            if found != expected:
-                raise ValueError(f"{part.name} has the {kind} {found}, but {first.name} has {expected}")
-    layout, static = replace(first.layout, trajectories=sum(map(len, parts))), dict(first.static)
-    for n, mask in first.static.items():  # stays (*N) where all parts share it, else becomes (S, *N)
-        if mask.shape != layout.grid or not all(np.array_equal(mask, part.static[n]) for part in parts):
-            static[n] = np.concatenate([np.broadcast_to(p.static[n], (len(p), *layout.grid)) for p in parts])
-    return Trajectories.open(
-        layout,
-        Joined(parts),
-        name=name,
-        coordinates=first.coordinates,
-        parameters={n: np.concatenate([p.parameters[n] for p in parts]) for n in first.parameters},
-        series={n: np.concatenate([p.series[n] for p in parts]) for n in first.series},
-        static=static,
-        provenance=first.provenance,
-    )

@@ -16,6 +16,7 @@ from biasbound.core.noise import Condition, State
 from biasbound.data.batches import Batch
 from biasbound.data.formats import load
 from biasbound.data.layout import Layout
+from biasbound.data.splits import divided
 from biasbound.data.symmetries import Symmetry, group, images
 from biasbound.data.trajectories import Trajectories, Windows
 from biasbound.models.normalise import Normalisation
@@ -42,7 +43,7 @@ class Entry:
         path = Path(self.path)
         found = load(path if path.is_absolute() else folder / path, **self.options)
         if self.part is not None:
-            found = found.split(seed=0, train=0.8, valid=0.1, test=0.1)[self.part]
+            found = divided(found)[self.part]
         return found.stride(time=self.time, space=self.space).condition_on(*self.conditions)
 
 

@@ -1,0 +1,201 @@
+"""Datasets with named dimensions (xarray, and through it NetCDF, Zarr and GRIB) as trajectories, and back.
+
+A variable has a time dimension, space dimensions, and perhaps dimensions that count trajectories. Each is recognised
+by its name or its units. Frames are read when they are asked for, and only those.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from biasbound._io import as_kind
+from biasbound.data.columns import Frames, Reader, Store, runs
+from biasbound.data.dimensions import Axes, around, axes_of, facts_of, points_of, step_of, units_of, variables_of
+from biasbound.data.edges import recognise_mask, settle
+from biasbound.data.layout import Boundary, Labels, Layout
+from biasbound.data.options import ReadOptions
+from biasbound.data.trajectories import Trajectories
+
+__all__ = ["OWN", "Own", "from_xarray", "opened_dataset", "to_xarray", "xarray"]
+
+OWN = "biasbound"  # the attribute with what no convention has a place for
+OPEN: tuple[Boundary, ...] = ("open",)
+
+
+def xarray() -> Any:
+    """The package, or one sentence that says how to get it."""
+    try:
+        import xarray as package
+    except ImportError:
+        raise ValueError("labelled data need xarray: install it with pip install 'biasbound[io]'") from None
+    return package
+
+
+@dataclass(eq=False)
+class Labelled:
+    """The frames of one variable; `opened()` gives its dataset, anew in every process."""
+
+    opened: Callable[[], Any]
+    name: str
+    axes: Axes
+    sizes: dict[str, int]
+    dtype: np.dtype[Any]
+    channels: int = 1
+    _held: tuple[int, Any] | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_held": None}
+
+    def read(self, frames: Frames) -> Float[np.ndarray, "F c *N"]:
+        if self._held is None or self._held[0] != os.getpid():
+            self._held = os.getpid(), self.opened()[self.name].variable
+        variable, axes, length = self._held[1], self.axes, self.sizes[self.axes.time]
+        order = [d for d in (axes.time, *axes.extra, *axes.space) if d in variable.dims]
+        wanted, place = np.unique(frames, return_inverse=True)
+        grid = tuple(self.sizes[d] if d in variable.dims else 1 for d in axes.space)
+        data = np.empty((len(wanted), self.channels, *grid), self.dtype)
+        for a, b in runs(wanted, length):
+            s, k = divmod(int(wanted[a]), length)
+            rows = np.unravel_index(s, [self.sizes[d] for d in axes.rows]) if axes.rows else ()
+            part = {d: int(i) for d, i in zip(axes.rows, rows, strict=True) if d in variable.dims}
+            found = variable.isel({**part, axes.time: slice(k, k + b - a)}).transpose(*order)
+            data[a:b] = np.asarray(found.values).reshape(b - a, self.channels, *grid)
+        return data[place]
+
+
+def from_xarray(
+    dataset: Any, options: ReadOptions | None = None, *, name: str = "dataset", **more: Any
+) -> Trajectories:
+    """Trajectories of an `xarray.Dataset` or `DataArray`, which is read frame by frame.
+
+    Dimensions called trajectory, member, number, … count trajectories; time is found by its name or its kind; all
+    others are space axes, unless `dims` says how many of them (the last ones) are, and the one before counts channels.
+    Longitude is periodic where it closes the circle, latitude is open. `options` or keywords are those of
+    `ReadOptions`.
+    """
+    told = ReadOptions.of((options.given() if options else {}) | more, name)
+    whole = dataset.to_dataset(name=dataset.name or "u") if hasattr(dataset, "to_dataset") else dataset
+    return opened_dataset(lambda: whole, told, name)
+
+
+def opened_dataset(opened: Callable[[], Any], options: ReadOptions, name: str) -> Trajectories:
+    """The same for a dataset that every process opens for itself."""
+    dataset = opened()
+    chosen, notes = variables_of(dataset, options, name)
+    axes = axes_of(dataset, chosen, options, name)
+    sizes = {d: int(dataset.sizes[d]) for d in (*axes.rows, axes.time, *axes.extra, *axes.space)}
+    columns, names = _columns(opened, dataset, chosen, axes, sizes)
+    samples, frames = int(np.prod([sizes[d] for d in axes.rows])), sizes[axes.time]
+    grid = tuple(sizes[d] for d in axes.space)
+    if options.channels is not None and len(options.channels) != len(names):
+        raise ValueError(f"{name}: found {len(options.channels)} names for the channels {', '.join(names)}")
+    places = np.split(np.arange(len(names)), np.cumsum([c.channels for c in columns])[:-1])
+    reader = Store(columns, [p.tolist() for p in places], grid)
+    points = tuple(points_of(dataset, d) for d in axes.space)
+    layout = Layout(
+        str(dataset.attrs.get("title") or _stem(name)), samples, frames, options.channels or names, grid,
+        step_of(dataset, axes.time, options, name), tuple((float(p.min()), float(p.max())) for p in points),
+        OPEN * len(grid), points="ends",
+    )  # fmt: skip
+    facts = facts_of(dataset, chosen, axes, sizes, options, name)
+    units = units_of(dataset, dict(zip(names, layout.channels, strict=True)), axes)
+    facts |= {"labels": Labels(axes.space, units), "coordinates": points, "notes": notes}
+    found = Trajectories.open(layout, reader, name=name, provenance=_provenance(dataset), **facts)
+    return recognise_mask(_finished(found, dataset, axes, options))
+
+
+def _stem(name: str) -> str:
+    return os.path.basename(name.rstrip("/")).partition(".")[0] or name
+
+
+def _columns(
+    opened: Callable[[], Any], dataset: Any, chosen: list[str], axes: Axes, sizes: dict[str, int]
+) -> tuple[list[Reader], tuple[str, ...]]:
+    """A reader per variable, and the names of all channels."""
+    columns: list[Reader] = []
+    names: list[str] = []
+    for n in chosen:
+        variable = dataset[n]
+        extra = [d for d in axes.extra if d in variable.dims]
+        ends = [f"_{v:g}" for v in points_of(dataset, extra[0])] if extra else [""]
+        kind = (
+            variable.dtype if variable.dtype.kind == "f" else np.dtype("f8" if variable.dtype.itemsize > 2 else "f4")
+        )
+        columns.append(Labelled(opened, n, axes, sizes, np.dtype(kind).newbyteorder("="), len(ends)))
+        names += [n + end for end in ends]
+    return columns, tuple(names)
+
+
+def _provenance(dataset: Any) -> dict[str, Any]:
+    plain = {str(k): v.item() if isinstance(v, np.generic) else v for k, v in dataset.attrs.items() if k != OWN}
+    return {"read from": "labelled data"} | {k: v for k, v in plain.items() if isinstance(v, str | int | float)}
+
+
+def _finished(t: Trajectories, dataset: Any, axes: Axes, options: ReadOptions) -> Trajectories:
+    """Boundaries and domain: what we wrote ourselves, what is said, or what the coordinates and values tell."""
+    rank = len(axes.space)
+    own, stated = own_facts(dataset.attrs, t.name), list(options.edges(rank, t.name))
+    ends = options.ends(rank, t.name)
+    if own is not None and own.layout.grid == t.layout.grid and not (ends or options.boundary):
+        layout = replace(own.layout, **{n: getattr(t.layout, n) for n in ("trajectories", "frames", "channels")})
+        layout = replace(layout, dt=t.layout.dt if options.dt is not None else own.layout.dt)
+        return replace(t, layout=layout, provenance=own.provenance, notes=own.notes, labels=own.labels)
+    for i, d in enumerate(axes.space):
+        if stated[i] is None:
+            stated[i] = around(dataset, d, t.coordinates[i])
+    return settle(t, stated, ends or (None,) * rank)
+
+
+@dataclass(frozen=True)
+class Own:
+    """What our own files say beyond the conventions."""
+
+    layout: Layout
+    labels: Labels
+    notes: tuple[str, ...]
+    provenance: dict[str, Any]
+
+    @classmethod
+    def text(cls, t: Trajectories) -> str:
+        return json.dumps(asdict(cls(t.layout, t.labels, t.notes, dict(t.provenance))), sort_keys=True)
+
+
+def own_facts(attributes: Any, where: str) -> Own | None:
+    """What the attribute `biasbound` of a file holds, if it is ours."""
+    told = attributes.get(OWN)
+    if not isinstance(told, str):
+        return None
+    try:
+        value = json.loads(told)
+    except ValueError:
+        return None
+    made: Own = as_kind(Own, value, f"{where}: the attribute {OWN}")
+    return made
+
+
+def to_xarray(t: Trajectories) -> Any:
+    """Everything in memory: channels (trajectory, time, *axes), parameters, series, static fields, mask, units."""
+    package, axes = xarray(), t.labels.named(len(t.layout.grid))
+    units, dims = t.labels.units, ("trajectory", "time", *axes)
+
+    def about(name: str) -> dict[str, str]:
+        return {"units": units[name]} if name in units else {}
+
+    fields = t.read(0, len(t))
+    held: dict[str, Any] = {n: (dims, fields[:, :, i], about(n)) for i, n in enumerate(t.channels)}
+    held |= {n: (("trajectory",), values) for n, values in t.parameters.items()}
+    held |= {n: (dims[:2], values) for n, values in t.series.items()}
+    held |= {n: (axes if v.ndim == len(axes) else ("trajectory", *axes), v) for n, v in t.static.items()}
+    if t.mask is not None:
+        held["mask"] = axes, t.mask.astype(np.int8)
+    coordinates: dict[str, Any] = {"trajectory": np.arange(len(t))}
+    coordinates["time"] = "time", np.arange(t.layout.frames) * t.dt, about("time")
+    coordinates |= {a: (a, points, about(a)) for a, points in zip(axes, t.coordinates, strict=True)}
+    return package.Dataset(held, coordinates, {OWN: Own.text(t)})
