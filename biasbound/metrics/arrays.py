@@ -6,6 +6,10 @@ time and become float64.
 
 A trajectory is *broken* from its first non-finite frame on, whatever its later frames hold. The
 truth must be finite.
+
+Where a mask says that some points are not valid (land, a body, missing values), scores are those
+of the valid points alone (`at_points`), or of whole grids that hold the same values under the mask
+(`filled`). What stands under the mask, NaN included, then has no part in any of them.
 """
 
 from __future__ import annotations
@@ -17,9 +21,41 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
-__all__ = ["Array", "broken", "broken_frames", "check_step", "escaped", "pairs", "per_frame", "trajectories"]
+__all__ = [
+    "Array",
+    "Mask",
+    "at_points",
+    "broken",
+    "broken_frames",
+    "check_step",
+    "escaped",
+    "filled",
+    "pairs",
+    "per_frame",
+    "trajectories",
+]
 
 Array = Float[Tensor, "..."] | Float[np.ndarray, "..."]
+Mask = Bool[np.ndarray, "..."] | Bool[Tensor, "..."]  # *N, True where a point is valid
+
+
+def at_points(fields: Array, mask: Mask | None) -> Array:
+    """The valid points of fields (…, *N), as (…, n): an array in its own right."""
+    if mask is None:
+        return fields
+    return fields[..., torch.as_tensor(mask, device=fields.device) if isinstance(fields, Tensor) else np.asarray(mask)]
+
+
+def filled(fields: Array, mask: Mask | None, values: Sequence[float]) -> Array:
+    """Fields (…, C, *N) whose masked points hold `values`, one per channel."""
+    if mask is None:
+        return fields
+    column = (-1, *[1] * mask.ndim)
+    if isinstance(fields, Tensor):
+        return torch.where(
+            torch.as_tensor(mask, device=fields.device), fields, fields.new_tensor(list(values)).reshape(column)
+        )
+    return np.where(np.asarray(mask), fields, np.asarray(values, dtype=fields.dtype).reshape(column))
 
 
 def double(array: Array) -> Float64[Tensor, " *N"]:

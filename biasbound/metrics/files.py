@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from biasbound.data.trajectories import Trajectories
+from biasbound.metrics.arrays import Mask, at_points
 from biasbound.metrics.scene import Scene
 
 __all__ = ["open_scene"]
@@ -30,7 +31,14 @@ def open_scene(
         found,
         truth.read(0, found.shape[1], slice(1, found.shape[2] + 1)),
         spread=None if train is None else train.statistics.std,
+        mask=mask_of(truth),
     )
+
+
+def mask_of(truth: Trajectories) -> Mask | None:
+    """The valid points of trajectories, where not all of them are."""
+    found: Mask | None = getattr(truth, "mask", None)
+    return found
 
 
 def _open(path: Path, rank: int) -> np.ndarray:
@@ -78,15 +86,16 @@ def _check_start(path: Path, found: np.ndarray, truth: Trajectories, initial: bo
 
     Frames that are off by one make any emulator look bad.
     """
-    start = truth.read(0, found.shape[1], slice(0, 1))[:, 0]
+    mask = mask_of(truth)
+    start = at_points(truth.read(0, found.shape[1], slice(0, 1))[:, 0], mask)
+    first, last = (at_points(found[0, :, k], mask) for k in (0, -1))
     near = 1e-4 * float(np.abs(start).max())
-    if initial and not np.allclose(found[0, :, 0], start, rtol=0, atol=near):
+    if initial and not np.allclose(first, start, rtol=0, atol=near):
         raise ValueError(
             f"the first frame of {path} is not the initial state of {truth.name}; "
             "align the frames, or leave out initial=True (--initial)"
         )
     # An equal first frame alone proves nothing: a forecast of persistence repeats it for ever.
-    first, last = found[0, :, 0], found[0, :, -1]
     if not initial and np.array_equal(first, start) and not np.array_equal(first, last):
         raise ValueError(
             f"the first frame of {path} is the initial state of {truth.name}; say so by initial=True (--initial)"

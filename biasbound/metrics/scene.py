@@ -13,11 +13,12 @@ yielding: there is then no row. An error, on the other hand, is never taken for 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import SupportsFloat
 
 from biasbound.data.layout import Layout
-from biasbound.metrics.arrays import Array, check_step
+from biasbound.metrics.arrays import Array, Mask, at_points, check_step, double, filled
 from biasbound.metrics.derivatives import each_axis
 from biasbound.metrics.errors import Scale
 from biasbound.metrics.intervals import Interval
@@ -35,6 +36,10 @@ class Scene:
     `truth` is (S, K, C, *N). NumPy or torch, memory-mapped or not. An empty `spacing` means 1
     along every axis, an empty `periodic` means every axis, and empty `steps` mean frames 1, 10
     and the last; metrics find all three filled in.
+
+    Under a `mask` arrays may hold anything at masked points, NaN too. A metric then takes `points`,
+    a scene of the valid points alone, or `grids`, whose masked points hold the same values in the
+    prediction and in the truth. Both are the scene itself where there is no mask.
     """
 
     prediction: Array
@@ -45,6 +50,7 @@ class Scene:
     spread: Scale | None = None  # standard deviation of each channel over the training data
     steps: tuple[int, ...] = ()  # the frames to score, counted from 1
     correlate: str = "field"  # what a correlation time compares: field or vorticity
+    mask: Mask | None = None  # *N, True where a point is valid; None: all are
 
     def __post_init__(self) -> None:
         made, true = tuple(self.prediction.shape), tuple(self.truth.shape)
@@ -55,9 +61,14 @@ class Scene:
             )
         if 0 in made:
             raise ValueError(f"there is nothing to score: the prediction's shape is {made}")
+        axes = len(true) - 3
+        object.__setattr__(self, "mask", _checked(self.mask, true[3:]))
         if self.correlate not in ("field", "vorticity"):
             raise ValueError(f"correlate is field or vorticity, not {self.correlate!r}")
-        axes = len(true) - 3
+        if self.correlate == "vorticity" and (self.mask is not None or axes != 2):
+            raise ValueError(
+                "a vorticity is compared in the plane, without a mask, at whose edge it is not known; correlate the field"
+            )
         steps = self.steps or (*(s for s in STEPS if s <= self.frames), self.frames)
         filled = {
             "spacing": each_axis(self.spacing or 1.0, axes, "spacing"),
@@ -77,10 +88,12 @@ class Scene:
         spread: Scale | None = None,
         steps: Iterable[int] = (),
         correlate: str | None = None,
+        mask: Mask | None = None,
     ) -> Scene:
         """A scene with the time step and the grid of `layout`.
 
-        Unless told, a velocity in the plane is correlated by its vorticity, all else as it is.
+        Unless told, a velocity in the plane is correlated by its vorticity, all else as it is:
+        what is masked too, because a derivative across the edge of a mask is none.
         """
         return cls(
             prediction,
@@ -90,7 +103,8 @@ class Scene:
             periodic=layout.periodic,
             spread=spread,
             steps=tuple(steps),
-            correlate=correlate or layout.correlate,
+            correlate=correlate or (layout.correlate if mask is None else "field"),
+            mask=mask,
         )
 
     @property
@@ -103,6 +117,35 @@ class Scene:
     def frames(self) -> int:
         """K, the number of predicted frames."""
         return int(self.truth.shape[1])
+
+    @cached_property
+    def points(self) -> Scene:
+        """The valid points alone, as a scene in one dimension."""
+        if self.mask is None:
+            return self
+        made, true = at_points(self.prediction, self.mask), at_points(self.truth, self.mask)
+        return replace(self, prediction=made, truth=true, mask=None, spacing=(), periodic=())
+
+    @cached_property
+    def grids(self) -> Scene:
+        """Whole grids: under the mask both hold the truth's mean over valid points, per channel."""
+        if self.mask is None:
+            return self
+        channels = double(self.points.truth).transpose(0, 2).flatten(1)
+        means = channels.mean(1).tolist()
+        made, true = filled(self.prediction, self.mask, means), filled(self.truth, self.mask, means)
+        return replace(self, prediction=made, truth=true, mask=None)
+
+
+def _checked(mask: Mask | None, grid: tuple[int, ...]) -> Mask | None:
+    """The mask of this grid; one that leaves out nothing is none."""
+    if mask is None:
+        return None
+    if tuple(mask.shape) != grid:
+        raise ValueError(f"a mask must have the shape of the grid, {grid}, but this one is {tuple(mask.shape)}")
+    if not bool(mask.any()):
+        raise ValueError("the mask leaves no valid point to score")
+    return None if bool(mask.all()) else mask
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from biasbound.metrics import METRICS
-from biasbound.metrics.arrays import Array
+from biasbound.metrics.arrays import Array, Mask, at_points
 from biasbound.metrics.errors import Scale, mse_frames
 from biasbound.metrics.intervals import bootstrap
 from biasbound.metrics.rows import About, Row
@@ -46,13 +46,16 @@ def _results(name: str, scene: Scene) -> Iterator[Result]:
         raise ValueError(f"metric {name!r}: {error}") from error
 
 
-def score_steps(prediction: Array, truth: Array, about: About, spread: Scale | None = None) -> list[Row]:
+def score_steps(
+    prediction: Array, truth: Array, about: About, spread: Scale | None = None, mask: Mask | None = None
+) -> list[Row]:
     """`one_step_mse` of single steps (S, P, C, *N), from P states of each trajectory.
 
     With `spread`, the training data's standard deviation of each channel, `one_step_mse_norm` as
     well. A rollout has one first step per trajectory; this is the same error over all times of
-    the test data. The interval is over trajectories.
+    the test data. The interval is over trajectories. Under a mask only valid points count.
     """
+    prediction, truth = at_points(prediction, mask), at_points(truth, mask)
     scales = {"one_step_mse": None} | ({} if spread is None else {"one_step_mse_norm": spread})
     return [
         about.row(name, bootstrap(mse_frames(prediction, truth, scale).mean(1)), 1) for name, scale in scales.items()

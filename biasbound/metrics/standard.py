@@ -1,7 +1,8 @@
 """The metrics that every rollout is scored by: each maps a `Scene` to its `Result`s.
 
 Scores of single trajectories are those of member 0, since everyone can make one member. CRPS and
-spread–skill use all members. Intervals are over trajectories.
+spread–skill use all members. Intervals are over trajectories. Under a mask all but FSD are scores
+of the valid points alone.
 """
 
 from __future__ import annotations
@@ -43,16 +44,19 @@ def _frames(name: str, table: Float64[Tensor, "S K"], steps: Iterable[int]) -> I
 
 def mse(scene: Scene) -> Iterator[Result]:
     """Squared error in the data's units, at each scored step and over all frames."""
+    scene = scene.points
     yield from _frames("mse", mse_frames(scene.first, scene.truth), scene.steps)
 
 
 def vrmse(scene: Scene) -> Iterator[Result]:
     """Root of the squared error over the truth's variance in space."""
+    scene = scene.points
     yield from _frames("vrmse", vrmse_frames(scene.first, scene.truth), scene.steps)
 
 
 def mse_norm(scene: Scene) -> Iterator[Result]:
     """Squared error in standard deviations of the training data, if those are known."""
+    scene = scene.points
     if scene.spread is not None:
         table = mse_frames(scene.first, scene.truth, scene.spread)
         yield from _frames("mse_norm", table, scene.steps)
@@ -60,7 +64,7 @@ def mse_norm(scene: Scene) -> Iterator[Result]:
 
 def correlation_times(scene: Scene) -> Iterator[Result]:
     """Time for which the correlation with the truth stays above 0.8: mean, worst and best."""
-    of = None
+    scene, of = scene.points, None
     if scene.correlate == "vorticity":
         of = partial(vorticity, periodic=scene.periodic, spacing=scene.spacing)
     found = correlation_time(scene.first, scene.truth, scene.dt, of=of)
@@ -72,6 +76,7 @@ def correlation_times(scene: Scene) -> Iterator[Result]:
 
 
 def _distances(name: str, variant: str, scene: Scene) -> Iterator[Result]:
+    scene = scene.grids
     # No interval: few trajectories make FSD too large, and resamples, which repeat some of them,
     # larger still.
     if len(scene.truth) > 1:  # one trajectory has no covariance
@@ -80,12 +85,16 @@ def _distances(name: str, variant: str, scene: Scene) -> Iterator[Result]:
 
 
 def fsd_centred(scene: Scene) -> Iterator[Result]:
-    """Fréchet distance between the spectra of predictions and of the truth."""
+    """Fréchet distance between the spectra of predictions and of the truth.
+
+    A spectrum needs every point of the grid. Masked points hold the truth's mean, an anomaly of 0,
+    in both: the two are seen through the same window.
+    """
     yield from _distances("fsd", "centred", scene)
 
 
 def fsd_legacy(scene: Scene) -> Iterator[Result]:
-    """The same distance as the paper's authors compute it."""
+    """The same distance as the paper's authors compute it; masked points as in `fsd_centred`."""
     yield from _distances("fsd_legacy", "authors", scene)
 
 
@@ -98,6 +107,7 @@ def ensemble(scene: Scene) -> Iterator[Result]:
     """Fair CRPS and spread over skill of several members."""
     if len(scene.prediction) < 2:
         return
+    scene = scene.points
     crps = crps_frames(scene.prediction, scene.truth)
     table = spread_and_error(scene.prediction, scene.truth)
     for step in scene.steps:
@@ -108,7 +118,7 @@ def ensemble(scene: Scene) -> Iterator[Result]:
 
 def breaks(scene: Scene) -> Iterator[Result]:
     """How many trajectories became non-finite, and the first step at which one did."""
-    first = [broken(member) for member in scene.prediction]
+    first = [broken(member) for member in scene.points.prediction]
     own = first[0][first[0] > 0]
     yield Result("broken", len(own))
     if len(own):
@@ -119,4 +129,5 @@ def breaks(scene: Scene) -> Iterator[Result]:
 
 def escapes(scene: Scene) -> Iterator[Result]:
     """How many trajectories left ten times the truth's range or became non-finite."""
+    scene = scene.points
     yield Result("escaped", (escaped(scene.first, scene.truth) > 0).sum())
