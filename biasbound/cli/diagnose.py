@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from biasbound.cli.subject import Subject, add_stride, subject_of
+from biasbound.cli.subject import Subject, add_network, add_stride, subject_of
 
 
 def add_parser(commands: Any) -> None:
@@ -50,6 +50,7 @@ def add_parser(commands: Any) -> None:
         help="another emulator or denoiser: which of the two does Appendix C call more stable?",
     )
     diagnose.add_argument("--out", type=Path, metavar="FOLDER", help="write diagnosis.json, ladder.json and pictures")
+    add_network(diagnose)
     add_stride(diagnose)
     diagnose.set_defaults(run=_diagnose)
 

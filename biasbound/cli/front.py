@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from biasbound.cli.subject import Subject, add_stride, subject_of
+from biasbound.cli.subject import Subject, add_network, add_stride, subject_of
 
 
 def add_parser(verbs: Any) -> None:
@@ -34,6 +34,7 @@ def add_parser(verbs: Any) -> None:
     front.add_argument("--out", type=Path, metavar="JSON", help="write the front here")
     front.add_argument("--take", metavar="K", help="write the ladder with K calls, or the `best`, to --ladder")
     front.add_argument("--ladder", type=Path, metavar="FILE", help="schedule file to write")
+    add_network(front)
     add_stride(front)
     front.set_defaults(run=_front)
 

@@ -29,6 +29,24 @@ def add_stride(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stride-space", type=int, default=1, metavar="N", help="use every N-th grid point")
 
 
+def add_network(parser: argparse.ArgumentParser) -> None:
+    """The option that `loaded` reads."""
+    parser.add_argument(
+        "--network",
+        metavar="NAME",
+        help="package.module:name of the network, for an emulator with one of its author's own",
+    )
+
+
+def loaded(folder: str | Path, given: argparse.Namespace) -> Any:
+    """The emulator of a folder, with the network of --network where it needs one."""
+    from biasbound.models.emulator import load
+
+    if given.network is not None and ":" not in given.network:
+        raise ValueError(f"--network is package.module:name of a network of your own, got {given.network!r}")
+    return load(folder, given.network)
+
+
 def opened(given: argparse.Namespace) -> Any:
     """The trajectories of --data, with its strides."""
     from biasbound.data.formats import load
@@ -42,7 +60,7 @@ def subject_of(what: str | Path, given: argparse.Namespace) -> Subject:
         raise ValueError(f"--pairs must be at least 1, got {given.pairs}")
     data = opened(given)
     if Path(what).is_dir():
-        return _emulated(what, data, given.pairs)
+        return _emulated(loaded(what, given), what, data, given.pairs)
     from biasbound.models.normalise import Normalisation
     from biasbound.models.task import Forecast
     from biasbound.study.stages.material import spread
@@ -56,13 +74,11 @@ def subject_of(what: str | Path, given: argparse.Namespace) -> Subject:
     return Subject(str(what), denoiser, task.given(frames, batch.conditions), task.wanted(frames)[0])
 
 
-def _emulated(folder: str | Path, data: Any, pairs: int) -> Subject:
+def _emulated(emulator: Any, folder: str | Path, data: Any, pairs: int) -> Subject:
     from biasbound.models.diffusion import chain_of
-    from biasbound.models.emulator import load
     from biasbound.study.stages.material import spread
     from biasbound.study.stages.rollout import require_fit
 
-    emulator = load(folder)
     chain = chain_of(emulator.model)
     if chain is None:
         raise ValueError(f"{folder} has no chain to measure: only a diffusion emulator has one")

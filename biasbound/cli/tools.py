@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from biasbound.cli.subject import add_stride, opened
+from biasbound.cli.subject import add_network, add_stride, loaded, opened
 
 
 def add_parsers(commands: Any) -> None:
@@ -29,6 +29,7 @@ def _add_predict(commands: Any) -> None:
     predict.add_argument("--members", type=int, default=1)
     predict.add_argument("--seed", type=int, default=0)
     predict.add_argument("--force", action="store_true", help="replace an existing file")
+    add_network(predict)
     add_stride(predict)
     predict.set_defaults(run=_predict)
 
@@ -50,12 +51,11 @@ def _add_score(commands: Any) -> None:
 
 
 def _predict(given: argparse.Namespace) -> None:
-    from biasbound.models.emulator import load
     from biasbound.study.config import RolloutConfig
     from biasbound.study.stages.rollout import roll, save_array
 
     options = RolloutConfig(trajectories=given.trajectories, steps=given.steps, members=given.members, seed=given.seed)
-    states, broken = roll(load(given.emulator), opened(given), options)
+    states, broken = roll(loaded(given.emulator, given), opened(given), options)
     save_array(given.out, states, given.force)
     lost = int((broken > 0).sum())
     print(f"{given.out}: {' × '.join(map(str, states.shape))} (members, trajectories, frames, channels, grid) written")

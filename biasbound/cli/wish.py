@@ -52,6 +52,7 @@ class Wish:
 
 def wish_of(verb: str, argv: list[str]) -> Wish:
     """Parse in two steps: the folder or the preset decides on the defaults of everything else."""
+    argv = _named(argv)
     first = next((a for a in argv[:1] if not a.startswith("-")), None)
     folder = next((a for a in argv if (Path(a) / "run.json").exists()), first)
     preset = _value(argv, "--preset")
@@ -135,6 +136,16 @@ def _lists(argv: list[str]) -> list[str]:
             told[i] = f"{option}=[{value}]"
         elif argument in lists and i + 1 < len(told) and not told[i + 1].startswith("["):
             told[i + 1] = f"[{told[i + 1]}]"
+    return told
+
+
+def _named(argv: Sequence[str]) -> list[str]:
+    """`--network NAME` is `--network.name NAME`; a mapping in braces is the whole section."""
+    told = list(argv)
+    for i, argument in enumerate(told):
+        option, sign, value = argument.partition("=")
+        if option == "--network" and not (value or "".join(told[i + 1 : i + 2])).startswith("{"):
+            told[i] = f"--network.name{sign}{value}"
     return told
 
 

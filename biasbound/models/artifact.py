@@ -101,7 +101,7 @@ def read_model(folder: str | os.PathLike[str], net: Any = None) -> tuple[Model, 
         reason = f"no field {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
         what = "is not a whole emulator" if net is None else "cannot be read with the network that was given"
         raise ValueError(f"{home} {what}: {reason}") from error
-    return model, saved.facts
+    return model.eval(), saved.facts
 
 
 class _Unknown(ValueError):

@@ -110,7 +110,8 @@ def _gradients(
         state = _input(model, x, targets[0], key, noise.__getitem__)
         loss = _level_averaged(model, model.frame.task.follow(x, state), targets[1], seed)
         parts = torch.autograd.grad(loss, parameters, materialize_grads=True)
-        made[key] = torch.cat([p.flatten().double() for p in parts])
+        real = (torch.view_as_real(p) if p.is_complex() else p for p in parts)
+        made[key] = torch.cat([p.flatten().double() for p in real])
     return made
 
 

@@ -93,7 +93,7 @@ class Foreign(nn.Module):
         self._fits = False  # until its first answer
 
     def forward(
-        self, first: State | Condition, x: Condition | None = None, log_snr: Float[Tensor, " B"] | None = None
+        self, first: Float[Tensor, "B _ *N"], x: Condition | None = None, log_snr: Float[Tensor, " B"] | None = None
     ) -> State:
         fields, told = self._given(first, x, log_snr)
         answer: State

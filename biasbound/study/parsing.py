@@ -13,10 +13,21 @@ import jsonargparse
 import yaml
 
 from biasbound._io import plain
-from biasbound.study.config import SECTIONS, Config
+from biasbound.study.config import SECTIONS, UNET, Config
 
 # Field docstrings are the help of the command line.
 jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+
+
+def _loaded(text: str) -> Any:
+    """YAML; a text in place of the section `network` is its name, and unsets what a preset says of the U-Net."""
+    found = jsonargparse.get_loader("yaml")(text)
+    if isinstance(found, dict) and isinstance(name := found.get("network"), str):
+        found["network"] = {"name": name, **(dict.fromkeys(UNET) if name != "unet" else {})}
+    return found
+
+
+jsonargparse.set_loader("study", _loaded, (yaml.YAMLError,))
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -83,6 +94,7 @@ def config_parser(prog: str, description: str, epilog: str, base: Path | None = 
         epilog=epilog,
         default_config_files=[] if base is None else [str(base)],
         default_env=False,
+        parser_mode="study",
         usage=f"{prog} [RUN] [--preset NAME] [--config FILE] [--section.field VALUE ...] [options below]",
     )
     parser.add_argument("--config", action="config", help="a YAML file with fields of the study, your own")

@@ -23,7 +23,7 @@ class MovingAverage(nn.Module):
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         super().__init__()
-        self.module, self.decay = deepcopy(model), decay
+        self.module, self.decay = deepcopy(model).eval(), decay
         self.register_buffer("n_averaged", torch.tensor(0))
         # Kept, because collecting them costs more than averaging them.
         self._means: list[Tensor] = list(self.module.parameters())

@@ -109,7 +109,8 @@ class Trainer:
         evaluate_every: int | None = None,
     ) -> None:
         self.options, self.folder, self.data = options, folder, data
-        self.model: Any = model
+        self.model: Any = model.eval()
+        self._learning = False
         self.evaluate, self.evaluate_every = evaluate, evaluate_every
         self.total = options.total(items)
         self.device = next(model.parameters()).device
@@ -136,8 +137,11 @@ class Trainer:
 
     @property
     def averaged(self) -> Any:
-        """The model to use: with averaged weights where there are any."""
-        return self.model if self.average is None else self.average.module
+        """The model to use: with averaged weights where there are any, and with dropout and the like at rest."""
+        if self.average is not None:
+            return self.average.module
+        self._learns(False)
+        return self.model
 
     @property
     def kept(self) -> Any:
@@ -174,6 +178,7 @@ class Trainer:
     def update(self) -> Tensor:
         """One update of weights and average, without reports or checkpoints; its loss."""
         update, options = self.progress.update, self.options
+        self._learns(True)
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(options, update, self.total)
         generator = ShardGenerator(*self.rank, seed=_mix(options.seed, update))
@@ -192,6 +197,12 @@ class Trainer:
         self.progress.update += 1
         self.progress.ledger += (self._rows() - before) * self.rank.world
         return loss.detach()
+
+    def _learns(self, now: bool) -> None:
+        """Layers that act otherwise while they learn are in networks of the user's own alone."""
+        if now != self._learning:
+            self.model.train(now)
+            self._learning = now
 
     def _rows(self) -> int:
         return int(getattr(self.model, "rows", 0))
