@@ -184,6 +184,11 @@ def write_lines(path: Path, values: Iterable[Any]) -> None:
     write_text(path, "".join(lines))
 
 
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def obey(listening: Connection, first: Callable[..., None] | None = None, *arguments: Any) -> None:
     """In a worker: leave interrupts to the parent, end when its end of the pipe closes; then do `first`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -120,7 +120,7 @@ def _generate(given: argparse.Namespace) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    from biasbound.cli.wish import cores
+    from biasbound._io import cores
     from biasbound.flows.generate import generate
 
     source = _source(given)

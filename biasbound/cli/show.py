@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from biasbound.cli.wish import cores
+from biasbound._io import cores
 from biasbound.study.config import Config
 from biasbound.study.parsing import ConfigParser
 

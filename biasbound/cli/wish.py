@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from biasbound._io import cores
 from biasbound.study.config import UNET, Config
 from biasbound.study.parsing import ConfigParser, config_parser, made, presets, read_config
 
@@ -177,7 +177,3 @@ def _parser(verb: str, base: Path | None) -> ConfigParser:
         "--figure", type=list[str], default=[], metavar="NAMES", help="of the report, only these figures"
     )
     return parser
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -76,7 +76,9 @@ class Probe:
 
     def _trainer(self, setting: Setting, updates: int) -> Trainer:
         torch.manual_seed(self.request.seed)
-        wanted = NetworkConfig(name=self.request.network, **network_fields(self.request.network, dict(setting.network)))
+        wanted = NetworkConfig(
+            name=self.request.network, **network_fields(self.request.network, dict(setting.network))
+        )
         spec = self.material.network(wanted, self.task)
         method = Method(model="direct", residual=setting.residual)
         model = method.build(spec, self.task, self.material.scale, {}, self.material.mask)
@@ -165,10 +167,8 @@ class Probe:
         if best.valid > 0.9:
             return ["after the trial the error on validation data was hardly below that of persistence"]
         if best.parted > PARTED:
-            return [
-                f"the data are few: the error on validation data is {best.parted:.3g} times that on training data; more "
-                "or longer trajectories would help most"
-            ]
+            few = f"the data are few: the error on validation data is {best.parted:.3g} times that on training data"
+            return [f"{few}; more or longer trajectories would help most"]
         return []
 
 

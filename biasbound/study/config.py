@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
 from biasbound.core.options import SearchOptions
@@ -195,8 +195,7 @@ class BaselineConfig:
     """lowest level of the refiner"""
 
     def __post_init__(self) -> None:
-        _least(self, "baselines", 1, "levels")
-        _least(self, "baselines", 1, "refinements")
+        _least(self, "baselines", 1, "levels", "refinements")
 
 
 @dataclass(frozen=True)
@@ -278,14 +277,4 @@ def _least(of: Any, section: str, least: int, *names: str) -> None:
             raise ValueError(f"{section}.{name} must be at least {least}, got {value}")
 
 
-SECTIONS: dict[str, type] = {
-    "data": DataConfig,
-    "task": TaskConfig,
-    "network": NetworkConfig,
-    "search": SearchConfig,
-    "train": TrainConfig,
-    "finetune": FinetuneConfig,
-    "baselines": BaselineConfig,
-    "rollout": RolloutConfig,
-    "evaluate": EvaluateConfig,
-}
+SECTIONS: dict[str, Any] = {f.name: f.default_factory for f in fields(Config) if f.default_factory is not MISSING}

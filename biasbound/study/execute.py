@@ -22,18 +22,17 @@ import torch.distributed as dist
 from biasbound._io import remove, workers
 from biasbound.metrics.rows import read_rows, write_rows
 from biasbound.registry import Additions, additions, restore
-from biasbound.study.folder import RunDir, Unit
+from biasbound.study.folder import TRAININGS, RunDir, Unit
 from biasbound.study.follow import Event, Follower, Spent, Tell
 from biasbound.study.stages.data import make_data
 from biasbound.study.stages.evaluate import make_evaluate
 from biasbound.study.stages.material import Material, open_split
-from biasbound.study.stages.place import NOTHING, Cost, Place
+from biasbound.study.stages.place import Place
 from biasbound.study.stages.rollout import make_rollout
 from biasbound.study.stages.search import make_search
 from biasbound.study.stages.train import make_finetune, make_train
 from biasbound.train.trainer import distributed
 
-TRAININGS = ("search", "train", "finetune")
 FAILURES = (ValueError, OSError, ArithmeticError, ImportError)
 
 
@@ -126,24 +125,20 @@ def _place(run: RunDir, unit: Unit, tell: Tell, manner: Manner, spent: Spent) ->
         observers=[Follower(unit, tell, spent)],
         jobs=max(manner.jobs, manner.threads),
         progress=progress,
-        cost=_cost(run, unit) if unit.stage == "evaluate" else NOTHING,
+        cost=_cost(run, unit) if unit.stage == "evaluate" else {},
         shared=_material(run, inputs["data"], manner.device) if "data" in inputs else None,
     )
 
 
-def _cost(run: RunDir, unit: Unit) -> Cost:
-    """All that was trained for an emulator, its search too."""
+def _cost(run: RunDir, unit: Unit) -> dict[str, Any]:
+    """Network calls per step of an emulator; updates, CPU seconds and training samples of all its trainings."""
     records, todo = [], [u for u in unit.inputs if u.stage in TRAININGS]
     while todo:
         now = todo.pop()
         records.append(run.record(now) or {})
         todo += [u for u in now.inputs if u.stage in TRAININGS]
-    return Cost(
-        nfe=int(records[0]["nfe"]),
-        updates=sum(int(r["updates"]) for r in records),
-        seconds=round(sum(float(r["cpu_seconds"]) for r in records), 3),
-        ledger=sum(int(r["ledger"]) for r in records),
-    )
+    updates, seconds, ledger = (sum(r[name] for r in records) for name in ("updates", "cpu_seconds", "ledger"))
+    return {"nfe": records[0]["nfe"], "updates": updates, "seconds": round(seconds, 3), "ledger": ledger}
 
 
 def _summary(facts: Mapping[str, Any]) -> str:

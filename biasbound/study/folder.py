@@ -12,17 +12,16 @@ with another key is stale, one without has begun or not. Changed settings thus n
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from biasbound import __version__
-from biasbound._io import lock, read_json, remove, write_json, write_text
+from biasbound._io import cores, lock, read_json, remove, write_json, write_text
 from biasbound.study.config import Config
 from biasbound.study.jobs import digest, identity
 from biasbound.study.parsing import read_config, to_yaml
@@ -37,6 +36,7 @@ STAGES = {
     "evaluate": "06-evaluate",
     "report": "07-report",
 }
+TRAININGS = ("search", "train", "finetune")
 State = Literal["done", "stale", "begun", "to do"]
 
 
@@ -67,23 +67,6 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class _Mark:
-    """run.json."""
-
-    format: int
-    version: str
-    dataset: str
-    title: str
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """begun.json."""
-
-    key: str
-
-
-@dataclass(frozen=True)
 class RunDir:
     """A study's folder and its config."""
 
@@ -93,23 +76,17 @@ class RunDir:
     def folder(self, unit: Unit) -> Path:
         return self.path / unit.name
 
-    def record(self, unit: Unit) -> dict[str, Any] | None:
-        """What stage.json says of a finished unit."""
-        path = self.folder(unit) / "stage.json"
-        if not path.exists():
-            return None
-        found: dict[str, Any] = read_json(path, dict[str, Any], f"remove the folder {path.parent} to make it again")
-        return found
+    def record(self, unit: Unit, name: str = "stage.json") -> dict[str, Any] | None:
+        """What stage.json says of a finished unit, or begun.json of one that was begun."""
+        path, cure = self.folder(unit) / name, f"remove the folder {self.folder(unit)} to make it again"
+        return read_json(path, dict[str, Any], cure) if path.exists() else None
 
     def state(self, unit: Unit) -> State:
-        record = self.record(unit)
-        if record is not None:
-            return "done" if record.get("key") == unit.key else "stale"
-        begun = self.folder(unit) / "begun.json"
-        if not begun.exists():
+        done = self.record(unit)
+        told = self.record(unit, "begun.json") if done is None else done
+        if told is None:
             return "to do"
-        told: _Begun = read_json(begun, _Begun, f"remove the folder {begun.parent} to make it again")
-        return "begun" if told.key == unit.key else "stale"
+        return "stale" if told.get("key") != unit.key else "begun" if done is None else "done"
 
     def begin(self, unit: Unit) -> Path:
         """The unit's folder, marked with its key; what a killed process left in it is kept for going on."""
@@ -118,7 +95,7 @@ class RunDir:
             raise ValueError(f"{folder} was made with other settings; give --redo to make it again")
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "begun.json").exists():
-            write_json(folder / "begun.json", _Begun(unit.key), None)
+            write_json(folder / "begun.json", {"key": unit.key}, None)
         return folder
 
     def finish(self, unit: Unit, facts: Mapping[str, Any]) -> None:
@@ -142,11 +119,9 @@ class RunDir:
             if self.state(unit) == "stale":
                 remove(self.folder(unit))
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[None]:
         """Hold the folder against a second writer."""
-        with lock(self.path / ".writing"):
-            yield
+        return lock(self.path / ".writing")
 
 
 def open_run(path: Path, config: Config | None = None) -> RunDir:
@@ -177,8 +152,8 @@ def open_run(path: Path, config: Config | None = None) -> RunDir:
 def save_config(run: RunDir) -> None:
     """Write config.yaml and run.json."""
     write_text(run.path / "config.yaml", to_yaml(run.config))
-    mark = _Mark(FORMAT, __version__, run.config.data.dataset, run.config.title)
-    write_json(run.path / "run.json", mark)
+    told = {"dataset": run.config.data.dataset, "title": run.config.title}
+    write_json(run.path / "run.json", {"format": FORMAT, "version": __version__, **told})
 
 
 def provenance() -> dict[str, Any]:
@@ -195,7 +170,7 @@ def provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": version("torch"),
         "machine": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
     }
 
 

@@ -16,7 +16,7 @@ from biasbound.metrics import METRICS
 from biasbound.models.method import Method, method
 from biasbound.models.model import Settings
 from biasbound.registry import find, known
-from biasbound.study.config import Config, SearchConfig
+from biasbound.study.config import Config
 from biasbound.study.folder import STAGES, Unit
 from biasbound.study.jobs import DataJob, EvaluateJob, FinetuneJob, RolloutJob, SearchJob, TrainJob
 from biasbound.train.optimisers import OPTIMISERS
@@ -70,13 +70,10 @@ def trained(config: Config, chosen: Method, seed: int, data: Unit) -> Unit:
     """The unit that makes a method's emulator; of a budget, search and fine-tuning take their shares."""
     base, budget, grows = chosen.trained, config.train.budget, config.search.mode == "grow"
     tuning = round(budget * config.finetune.share) if budget and chosen.finetune else 0
-    search: SearchConfig | None = None
-    inputs: tuple[Unit, ...] = (data,)
-    if base.searched and grows:
-        search = config.search
-    elif base.searched:
-        inputs = (data, search_unit(config, base.explored, seed, data))
-    own = _left(budget, tuning + (0 if search or not base.searched else _explored(config)))
+    search = config.search if base.searched and grows else None
+    inputs = (data, search_unit(config, base.explored, seed, data)) if base.searched and not grows else (data,)
+    explored = config.search.updates or 0 if base.searched and not grows else 0  # updates of an exploration of its own
+    own = _left(budget, tuning + explored * config.train.batch)
     warm = base.searched and not grows and config.search.warm_start
     job = TrainJob(**_training(config, base), warm_start=warm, search=search, budget=own)
     # With a budget the training before a fine-tuning is shorter than that of the method without one: a unit of its own.
@@ -85,11 +82,6 @@ def trained(config: Config, chosen: Method, seed: int, data: Unit) -> Unit:
         return train
     tuned = FinetuneJob(chosen, config.finetune, config.train, tuning or None)
     return Unit("finetune", tuned, chosen.label, seed, (data, train))
-
-
-def _explored(config: Config) -> int:
-    """Training samples of an exploration that has its own updates."""
-    return (config.search.updates or 0) * config.train.batch
 
 
 def _left(budget: int | None, spent: int) -> int | None:

@@ -14,50 +14,42 @@ from typing import Any
 
 from biasbound.core.schedule import Schedule
 from biasbound.models.method import Method
-from biasbound.study.config import (
-    DataConfig,
-    EvaluateConfig,
-    FinetuneConfig,
-    NetworkConfig,
-    RolloutConfig,
-    SearchConfig,
-    TaskConfig,
-    TrainConfig,
-)
+from biasbound.study import config
 
 
 @dataclass(frozen=True)
 class DataJob:
     """The three splits; files of one's own are known by place, size and time of change."""
 
-    data: DataConfig
+    data: config.DataConfig
     files: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class TrainJob:
-    """A training from scratch, or from what a search left."""
+class Training:
+    """What a search and a training from scratch have in common."""
 
     method: Method
     options: Mapping[str, Any]  # of its model, its schedule included where it is known before any search
-    task: TaskConfig
-    network: NetworkConfig
-    train: TrainConfig
+    task: config.TaskConfig
+    network: config.NetworkConfig
+    train: config.TrainConfig
+
+
+@dataclass(frozen=True)
+class TrainJob(Training):
+    """A training from scratch, or from what a search left."""
+
     warm_start: bool = False
-    search: SearchConfig | None = None  # where the ladder grows inside the training
+    search: config.SearchConfig | None = None  # where the ladder grows inside the training
     budget: int | None = None  # training samples, each pass counted; None: the updates of `train`
 
 
 @dataclass(frozen=True)
-class SearchJob:
+class SearchJob(Training):
     """Exploration and ladder, before the training."""
 
-    method: Method
-    options: Mapping[str, Any]
-    task: TaskConfig
-    network: NetworkConfig
-    train: TrainConfig
-    search: SearchConfig
+    search: config.SearchConfig
 
 
 @dataclass(frozen=True)
@@ -65,14 +57,14 @@ class FinetuneJob:
     """Unrolled training of a trained model."""
 
     method: Method
-    finetune: FinetuneConfig
-    train: TrainConfig
+    finetune: config.FinetuneConfig
+    train: config.TrainConfig
     budget: int | None = None
 
 
 @dataclass(frozen=True)
 class RolloutJob:
-    rollout: RolloutConfig
+    rollout: config.RolloutConfig
 
 
 @dataclass(frozen=True)
@@ -80,7 +72,7 @@ class EvaluateJob:
     """Scores, by every metric that is registered."""
 
     dataset: str
-    evaluate: EvaluateConfig
+    evaluate: config.EvaluateConfig
     metrics: tuple[str, ...]
 
 

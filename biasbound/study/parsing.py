@@ -51,7 +51,7 @@ class ConfigParser(jsonargparse.ArgumentParser):
         unknown = re.search(r"unrecognized arguments: (--?\S+)", sentence)
         grouped = re.search(r"Group '(\S+)' does not accept option '(\S+)'", sentence)
         keyed = re.search(r"Option '(\S+)' is not accepted", sentence)
-        names = [*_names(Config), *(a.dest for a in self._actions)]
+        names = [a.dest for a in self._actions]
         if grouped:
             sentence = f"there is no field {grouped[1]}.{grouped[2]}" + _nearest(f"{grouped[1]}.{grouped[2]}", names)
         elif unknown:
@@ -75,15 +75,6 @@ def _nearest(given: str, names: Iterable[str], mark: str = "") -> str:
         last = given.rpartition(".")[2]
         close = [n for n in names if n.rpartition(".")[2] == last][:1]
     return f"; did you mean {mark}{close[0]}?" if close else ""
-
-
-def _names(kind: type, prefix: str = "") -> list[str]:
-    """section.field of every field."""
-    found = []
-    for f in fields(kind):
-        nested = SECTIONS.get(f.name) if kind is Config else None
-        found += _names(nested, f"{f.name}.") if nested else [prefix + f.name]
-    return found
 
 
 def config_parser(prog: str, description: str, epilog: str, base: Path | None = None) -> ConfigParser:

@@ -15,8 +15,8 @@ from biasbound.models.model import MODELS, Model
 from biasbound.nets import NetSpec
 from biasbound.registry import find
 from biasbound.study.config import Config
-from biasbound.study.folder import Unit
-from biasbound.study.stages.data import opened, source_of
+from biasbound.study.folder import TRAININGS, Unit
+from biasbound.study.stages.data import found, source_of
 from biasbound.study.stages.material import network_for, task_of
 
 BYTES = 4  # a float32
@@ -37,7 +37,7 @@ def layout_of(config: Config) -> Layout:
     """Shape of the training data as the emulators see them; generated data need not be there."""
     data = config.data
     if data.train is not None:
-        return opened(data, "train").layout
+        return found(data, "train").open().layout
     made = source_of(data, "train").layout
     grid = tuple(len(range(0, n, data.stride_space)) for n in made.grid)
     frames = len(range(0, made.frames, data.stride_time))
@@ -47,7 +47,7 @@ def layout_of(config: Config) -> Layout:
 def plan(config: Config, units: Iterable[Unit]) -> list[Plan]:
     """The trainings among the units."""
     layout = layout_of(config)
-    return [_training(config, unit, layout) for unit in units if unit.stage in ("search", "train", "finetune")]
+    return [_training(config, unit, layout) for unit in units if unit.stage in TRAININGS]
 
 
 def _training(config: Config, unit: Unit, layout: Layout) -> Plan:

@@ -22,10 +22,10 @@ from biasbound.study.config import Config
 from biasbound.study.folder import STAGES
 from biasbound.study.jobs import EvaluateJob, RolloutJob
 from biasbound.study.parsing import read_config
-from biasbound.study.stages.data import test_entry
+from biasbound.study.stages.data import entry_of
 from biasbound.study.stages.evaluate import make_evaluate
 from biasbound.study.stages.material import Material, open_split
-from biasbound.study.stages.place import Cost, Place
+from biasbound.study.stages.place import Place
 from biasbound.study.stages.rollout import make_rollout
 
 
@@ -47,7 +47,7 @@ def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None]
     emulators = [_emulator(folder, *unit) for unit in todo]
     data = work / "01-data"
     data.mkdir(parents=True, exist_ok=True)
-    write_json(data / "splits.json", {"test": test_entry(config.data, data, jobs)})
+    write_json(data / "splits.json", {"test": entry_of(config.data, "test", data, jobs)})
     found: list[Row] = []
     with workers(jobs) as pool:
         scored = [
@@ -78,9 +78,7 @@ def _scored(config: Config, label: str, seed: int, work: Path, emulator: Path, r
     rollout, scores = (work / s / label / f"seed-{seed}" for s in ("05-rollout", "06-evaluate"))
     for made in (rollout, scores):
         made.mkdir(parents=True, exist_ok=True)
-    cost = Cost(
-        nfe=recorded[0].nfe, updates=recorded[0].updates, seconds=recorded[0].seconds, ledger=recorded[0].ledger
-    )
+    cost = {name: getattr(recorded[0], name) for name in ("nfe", "updates", "seconds", "ledger")}
     place = Place(rollout, label, seed, {"train": emulator.parent, "rollout": rollout}, shared=material, cost=cost)
     make_rollout(RolloutJob(config.rollout), place)
     job = EvaluateJob(config.data.dataset, config.evaluate, known(METRICS))

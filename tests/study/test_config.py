@@ -8,8 +8,6 @@ from calling import program
 from biasbound.core.options import SearchOptions
 from biasbound.core.schedule import SCHEDULES
 from biasbound.models.method import method
-from biasbound.study import config as config_module
-from biasbound.study.config import Config
 from biasbound.study.parsing import config_parser, presets, read_config, to_yaml
 from biasbound.train.options import FitOptions, TrainOptions
 
@@ -88,11 +86,6 @@ def test_a_section_must_have_fields(tmp_path):
     (tmp_path / "mine.yaml").write_text("train: 3")
     with pytest.raises(ValueError, match="train is a section"):
         read_config(tmp_path / "mine.yaml")
-
-
-def test_the_config_knows_every_section():
-    sections = {f: type(getattr(Config(), f)) for f in config_module.SECTIONS}
-    assert sections == config_module.SECTIONS
 
 
 def test_help_needs_no_torch_and_leaves_no_option_unexplained(capsys):

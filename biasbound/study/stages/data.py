@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from biasbound._io import remove, write_json
 from biasbound.data.formats import load, save
 from biasbound.data.layout import Source, Split
-from biasbound.data.trajectories import Trajectories
 from biasbound.flows.flow import source
 from biasbound.flows.generate import generate
 from biasbound.study.config import DataConfig
 from biasbound.study.jobs import DataJob
 from biasbound.study.stages.material import Entry, open_split
-from biasbound.study.stages.place import Place
+from biasbound.study.stages.place import Place, Progress, silent
 
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
@@ -31,13 +29,8 @@ def source_of(config: DataConfig, split: Split) -> Source:
 
 def make_data(job: DataJob, place: Place) -> dict[str, Any]:
     """Fill the folder with what `open_split` reads; returns facts for the record."""
-    config, folder, told = job.data, place.folder, {}
-    for split in SPLITS:
-        if config.train is not None:
-            told[split] = _found(config, split)
-        else:
-            _generated(config, split, folder, place.jobs, place.progress)
-            told[split] = Entry(f"{split}.h5", {}, None, 1, 1, config.conditions)
+    config, folder = job.data, place.folder
+    told = {split: entry_of(config, split, folder, place.jobs, place.progress) for split in SPLITS}
     write_json(folder / "splits.json", told)
     shapes = {}
     for split in SPLITS:
@@ -50,9 +43,15 @@ def make_data(job: DataJob, place: Place) -> dict[str, Any]:
     return {"shapes": shapes}
 
 
-def _generated(
-    config: DataConfig, split: Split, folder: Path, jobs: int, progress: Callable[[str, int, int], None]
-) -> None:
+def entry_of(config: DataConfig, split: Split, folder: Path, jobs: int, progress: Progress = silent) -> Entry:
+    """One split, made in a folder or found in the user's files, as an entry of splits.json."""
+    if config.train is not None:
+        return found(config, split)
+    _generated(config, split, folder, jobs, progress)
+    return Entry(f"{split}.h5", {}, None, 1, 1, config.conditions)
+
+
+def _generated(config: DataConfig, split: Split, folder: Path, jobs: int, progress: Progress) -> None:
     """One split's file; what was generated at a higher resolution is thinned and not kept."""
     final, raw = folder / f"{split}.h5", folder / f"raw-{split}.h5"
     if final.exists():
@@ -65,20 +64,8 @@ def _generated(
         remove(raw)
 
 
-def test_entry(config: DataConfig, folder: Path, jobs: int) -> Entry:
-    """The test split alone, made in a folder or found, as an entry of splits.json."""
-    if config.train is not None:
-        return _found(config, "test")
-    _generated(config, "test", folder, jobs, lambda split, done, total: None)
-    return Entry("test.h5", {}, None, 1, 1, config.conditions)
-
-
-def opened(config: DataConfig, split: str) -> Trajectories:
+def found(config: DataConfig, split: str) -> Entry:
     """A split of the user's own files, which stay where they are."""
-    return _found(config, split).open()
-
-
-def _found(config: DataConfig, split: str) -> Entry:
     given = config.train if config.valid is None else getattr(config, split)
     assert given is not None
     return Entry(

@@ -30,7 +30,7 @@ def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
     prediction = np.load(place.inputs["rollout"] / "prediction.npy", mmap_mode="r", allow_pickle=False)
     _, count, steps = prediction.shape[:3]
     past = emulator.model.frame.task.past
-    about = About(job.dataset, place.label, place.seed, **vars(place.cost))
+    about = About(job.dataset, place.label, place.seed, **place.cost)
     scene = Scene.on(
         test.layout,
         prediction,

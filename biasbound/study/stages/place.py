@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from biasbound.study.stages.material import Material
 from biasbound.train.observers import JsonlLog, TensorBoard
 from biasbound.train.trainer import Observer
 
-
-@dataclass(frozen=True)
-class Cost:
-    """What an emulator cost: network calls per step; updates, CPU seconds and training samples of all its trainings."""
-
-    nfe: int
-    updates: int
-    seconds: float
-    ledger: int = 0
+Progress = Callable[[str, int, int], None]  # what, how many are done, of how many
 
 
-NOTHING = Cost(0, 0, 0.0)
+def silent(what: str, done: int, total: int) -> None:
+    """Nobody listens."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +28,8 @@ class Place:
     inputs: Mapping[str, Path] = field(default_factory=dict)  # folders of what it reads, by stage
     observers: Sequence[Observer] = ()
     jobs: int = 1
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None
-    cost: Cost = NOTHING
+    progress: Progress = silent
+    cost: Mapping[str, Any] = field(default_factory=dict)  # of an emulator, as `About` names it
     shared: Material | None = None
 
     @property
