@@ -11,7 +11,7 @@ import biasbound
 
 ROOT = Path(biasbound.__file__).parent
 
-MAY_PRINT = {"study", "report", "cli"}
+MAY_PRINT = {"study", "report", "fitting", "cli"}
 
 
 def module_name(path, root):

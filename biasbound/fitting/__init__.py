@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from biasbound.data.trajectories import Trajectories
-from biasbound.fit.request import Prefer, Request
-from biasbound.fit.run import Fitted, fit_arrays
+from biasbound.fitting.request import Prefer, Request
+from biasbound.fitting.run import Fitted, fit_arrays
 from biasbound.nets import NETS
 from biasbound.registry import enrol
 from biasbound.study.view import watching

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from biasbound.data.trajectories import Trajectories
-from biasbound.fit.request import Prefer
+from biasbound.fitting.request import Prefer
 from biasbound.metrics.ensemble import crps_frames
 from biasbound.models.emulator import Emulator
 from biasbound.study.stages.material import Material, seeded, spread

@@ -18,11 +18,12 @@ from typing import Any
 
 from biasbound._io import lock, read_json, remove, write_json
 from biasbound.core.schedule import Schedule
+from biasbound.data.describe import describe
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
-from biasbound.fit.compare import Standing, decided, standing
-from biasbound.fit.probe import Probe, network_fields
-from biasbound.fit.request import Choice, Request
+from biasbound.fitting.compare import Standing, decided, standing
+from biasbound.fitting.probe import Probe, network_fields
+from biasbound.fitting.request import Choice, Request
 from biasbound.metrics.rows import Row, read_rows
 from biasbound.models.emulator import Emulator, load
 from biasbound.report.tables import demo_table
@@ -42,10 +43,11 @@ from biasbound.study.execute import Manner, collect, make_units
 from biasbound.study.folder import RunDir, Unit, open_run
 from biasbound.study.follow import Tell
 from biasbound.study.graph import study_units
-from biasbound.study.stages.data import opened
+from biasbound.study.stages.data import found
 from biasbound.study.stages.material import Material, task_of
 
 Say = Callable[[str], None]
+SPLITS = ("train", "valid", "test")
 SEARCH: dict[str, Any] = {
     "mode": "grow", "statistic": "pooled", "levels": 10, "rounds": 4, "ahead": 4, "rule": "best", "pairs": 256,
 }  # fmt: skip
@@ -132,17 +134,30 @@ def fit_arrays(
     """Fit to trajectories in memory or on disk; they are written beside the study, as native files."""
     if out is None:
         with tempfile.TemporaryDirectory(prefix="biasbound-fit-") as temporary:
-            told = {"say": say, "tell": tell, "manner": manner}
+            told: dict[str, Any] = {"say": say, "tell": tell, "manner": manner}
             return replace(fit_arrays(train, valid, test, request, Path(temporary) / "fit", **told), folder=None)
     out.mkdir(parents=True, exist_ok=True)
     parts = {"train": train, **({"valid": valid, "test": test or valid} if valid is not None else {})}
-    files = {}
+    files: dict[str, Any] = {}
     for name, part in parts.items():
         files[name] = str(out / f"{name}.h5")
         if not Path(files[name]).exists():
             save(part, files[name])
     data = DataConfig(dataset=train.layout.name, conditions=train.conditions, **files)
     return fit_files(data, request, out, say=say, tell=tell, manner=manner)
+
+
+def planned(data: DataConfig, request: Request) -> list[str]:
+    """What a fit would do, after a look at all of the data and a second of updates."""
+    started, material = time.perf_counter(), _material(data, Manner())
+    probe = Probe(material, task_of(TaskConfig(history=request.history)), request, lambda text: None)
+    updates, pace, parameters = probe.plan(started)
+    lines = [describe(material.train), *_notes(material)]
+    lines += [
+        f"{name}: {len(getattr(material, name))} × {getattr(material, name).layout.frames} frames" for name in SPLITS
+    ]
+    each = f"{updates:,} updates of {probe.batch} windows in each training, {1000 * pace:.3g} ms each"
+    return [*lines, f"{each}; {parameters:,} parameters"]
 
 
 def config_of(choice: Choice, request: Request, data: DataConfig) -> Config:
@@ -178,7 +193,7 @@ def config_of(choice: Choice, request: Request, data: DataConfig) -> Config:
 
 
 def _material(data: DataConfig, manner: Manner) -> Material:
-    return Material(lambda split: opened(data, split), manner.device)
+    return Material(lambda split: found(data, split).open(), manner.device)
 
 
 def _kept(out: Path, request: Request) -> _Kept | None:
@@ -219,8 +234,7 @@ def _decided(run: RunDir, config: Config, material: Material, kept: _Kept, say: 
     final = run.path / "emulator"
     remove(final)
     best = load(places[kept.chosen])
-    split = getattr(material.train, "division", None)
-    told = {"chosen": kept.why, **({"split": split.sentence} if split is not None else {})}
+    told = {"chosen": kept.why, "data": list(_notes(material))}
     replace(best, meta={**best.meta, **told}).save(final)
     write_json(run.path / "fit.json", asdict(kept))
     say(kept.why)
@@ -239,8 +253,11 @@ def _emulators(run: RunDir, config: Config) -> dict[str, Path]:
 
 
 def _fitted(kept: _Kept, out: Path, rows: list[Row], material: Material) -> Fitted:
-    notes = tuple(getattr(material.train, "notes", ()))
-    split = getattr(material.train, "division", None)
-    notes += (split.sentence,) if split is not None else ()
-    emulator = load(out / "emulator")
-    return Fitted(emulator, kept.chosen, kept.why, tuple(rows), kept.standings, kept.choice, out, notes)
+    found = tuple(rows), kept.standings, kept.choice, out, _notes(material)
+    return Fitted(load(out / "emulator"), kept.chosen, kept.why, *found)
+
+
+def _notes(material: Material) -> tuple[str, ...]:
+    """What was done on reading, and how the data were divided."""
+    train = material.train
+    return (*train.notes, *((train.division.sentence,) if train.division is not None else ()))

@@ -6,6 +6,7 @@ this machine is measured, never guessed: the number of updates follows from it a
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,10 +15,11 @@ from typing import Any
 import torch
 
 from biasbound.data.symmetries import Symmetry, candidates
-from biasbound.fit.request import Choice, Request, Trial
+from biasbound.fitting.request import Choice, Request, Trial
 from biasbound.models.method import Method
 from biasbound.models.model import Model
 from biasbound.models.task import Task
+from biasbound.nets.presets import mini
 from biasbound.study.config import NetworkConfig
 from biasbound.study.stages.material import Material, spread
 from biasbound.train.options import FitOptions
@@ -28,9 +30,11 @@ TRIAL = 0.045  # of the time, for one trial
 CLOSING = 20.0  # seconds for rollouts, scores and the page
 PARTED = 2.0  # validation over training error from which on a network is said to remember
 PAIRS = 192
+COARSEST = 16  # points of a U-Net's coarsest level: with more, no point sees all of the domain
 RATES = (3e-3, 1e-3)
 GROWN = 1.5  # time of a grown training over that of a direct one
 Say = Callable[[str], None]
+Options = tuple[tuple[str, Any], ...]  # of a network
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Setting:
     """How one trial trains."""
 
     residual: bool = True
-    network: tuple[tuple[str, Any], ...] = ()  # its options
+    network: Options = ()
     lr: float = RATES[0]
     symmetries: tuple[str, ...] = ()
 
@@ -53,24 +57,32 @@ class Probe:
         self.batch = max(1, min(max(4, min(32, VALUES // values)), windows // 2))
         self.trials: list[Trial] = []
         self.models: dict[Setting, Model] = {}
+        self.paces: dict[Options, float] = {}
 
     def choose(self, started: float) -> Choice:
         """Everything that is left open by the request."""
-        plain = Setting()
-        pace = self._pace(plain)
-        updates = self._trial_updates(pace)
-        best = self._better(plain, replace(plain, residual=False), updates=updates)
-        best = self._better(best, replace(best, lr=RATES[1]), updates=updates)
-        words = [f"an update of {self.batch} windows takes {1000 * pace:.3g} ms here"]
+        plain = Setting(network=_deep(self.request.network, self.material.train.layout.grid))
+        best = self._better(plain, replace(plain, residual=False))
+        best = self._better(best, replace(best, lr=RATES[1]))
+        words: list[str] = []
         if (parted := self._found(best).parted) > PARTED:
             words.append(f"training and validation error part: {parted:.3g} times as large on validation data")
-            best = self._remedied(best, updates, words)
+            best = self._remedied(best, words)
         words.append(f"the network learns {'the increment' if best.residual else 'the next state itself'}")
         words += self._verdict(self._found(best))
+        pace = self._pace(best)
+        words.append(f"an update of {self.batch} windows takes {1000 * pace:.3g} ms here")
         total = self.request.updates or self._updates(pace, started)
-        network = dict(best.network)
-        chosen = (best.residual, network, best.lr, self.batch, total, best.symmetries, pace)
+        chosen = (best.residual, dict(best.network), best.lr, self.batch, total, best.symmetries, pace)
         return Choice(*chosen, tuple(self.trials), tuple(words))
+
+    def plan(self, started: float) -> tuple[int, float, int]:
+        """(updates of each training, seconds per update, parameters), as far as it is known before the trials."""
+        plain = Setting(network=_deep(self.request.network, self.material.train.layout.grid))
+        pace = self._pace(plain)
+        parameters = sum(p.numel() for p in self._trainer(plain, 1).parameters)
+        trials = 0 if self.request.seconds is None else 4 * TRIAL * self.request.seconds
+        return self.request.updates or self._updates(pace, started - trials), pace, parameters
 
     # --- the trials ---------------------------------------------------------------------------
 
@@ -83,12 +95,14 @@ class Probe:
         method = Method(model="direct", residual=setting.residual)
         model = method.build(spec, self.task, self.material.scale, {}, self.material.mask)
         batch, items = self.material.batches(self.task.window(), setting.symmetries)
-        told = {"optimiser": "soap", "seed": self.request.seed, "log_every": max(1, updates)}
+        told: dict[str, Any] = {"optimiser": "soap", "seed": self.request.seed, "log_every": max(1, updates)}
         options = FitOptions(updates=updates, batch=self.batch, lr=setting.lr, ema=0.99, **told)
         return Trainer(model.to(self.material.device), batch, items, options)
 
     def _pace(self, setting: Setting) -> float:
-        """Seconds per update, over about a second."""
+        """Seconds per update of a network, over about a second; measured once."""
+        if setting.network in self.paces:
+            return self.paces[setting.network]
         trainer = self._trainer(setting, 10_000)
         for _ in range(3):
             trainer.update()
@@ -96,9 +110,11 @@ class Probe:
         while time.perf_counter() - begun < 1.0 or count < 3:
             trainer.update()
             count += 1
-        return (time.perf_counter() - begun) / count
+        self.paces[setting.network] = (time.perf_counter() - begun) / count
+        return self.paces[setting.network]
 
-    def _trial(self, what: str, setting: Setting, updates: int) -> Trial:
+    def _trial(self, what: str, setting: Setting) -> Trial:
+        updates = self._trial_updates(self._pace(setting))
         model = self._trainer(setting, updates).run().averaged
         self.models[setting] = model
         train, valid = (self._error(model, split) for split in ("train", "valid"))
@@ -114,21 +130,21 @@ class Probe:
         batch = spread(getattr(self.material, split).windows(self.task.window()), PAIRS)
         batch = self.material.encode(batch if image is None else image.image(batch))
         x, y = self.task.given(batch.frames, batch.conditions), self.task.wanted(batch.frames)[0]
-        made = torch.cat([model.advance(part) for part in x.split(32)])
+        made = torch.cat([model.advance(part) for part in torch.split(x, 32)])
         guess = self.task.guess(x, y.shape[1])
         return float(((made - y).square().mean() / (guess - y).square().mean()).sqrt())
 
-    def _better(self, *settings: Setting, updates: int) -> Setting:
+    def _better(self, *settings: Setting) -> Setting:
         """The setting of least validation error; those that were tried before are not tried again."""
         for setting in settings:
             if setting not in self.models:
-                self._trial(_told(setting), setting, updates)
+                self._trial(_told(setting), setting)
         return min(settings, key=lambda one: self._found(one).valid)
 
     def _found(self, setting: Setting) -> Trial:
         return self.trials[list(self.models).index(setting)]
 
-    def _remedied(self, best: Setting, updates: int, words: list[str]) -> Setting:
+    def _remedied(self, best: Setting, words: list[str]) -> Setting:
         """Less network, and the mirror images of the data that the network itself takes for data of the same kind."""
         layout, model = self.material.train.layout, self.models[best]
         limit = 1.5 * self._found(best).valid
@@ -138,9 +154,9 @@ class Probe:
             texts = tuple(one.text(layout) for one in kept)
             words.append(f"mirror images that look like data of the same kind: {', '.join(texts)}")
             tried.append(replace(best, symmetries=texts))
-        if (less := _less(self.request.network, best.network)) is not None:
+        if (less := _less(self.request.network, layout.grid)) is not None:
             tried.append(replace(best, network=less))
-        found = self._better(*tried, updates=updates)
+        found = self._better(*tried)
         for what, changed in (
             ("less network", found.network != best.network),
             ("symmetries of the data", found.symmetries != best.symmetries),
@@ -179,9 +195,21 @@ def _told(setting: Setting) -> str:
     return ", ".join(parts)
 
 
-def _less(network: str, options: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...] | None:
-    """A network of half the width, where it has one."""
-    return (*options, ("width", 8)) if network == "unet" else None
+def _levels(grid: tuple[int, ...]) -> int:
+    """Levels of a U-Net whose coarsest one has about `COARSEST` points along the longest axis; at least three."""
+    return max(3, 1 + round(math.log2(max(grid) / COARSEST)))
+
+
+def _deep(network: str, grid: tuple[int, ...]) -> Options:
+    """A U-Net deep enough to see all of the domain; other networks are taken as they are."""
+    return (("multipliers", (1,) * _levels(grid)),) if network == "unet" and _levels(grid) > 3 else ()
+
+
+def _less(network: str, grid: tuple[int, ...]) -> Options | None:
+    """A U-Net as deep, with half the channels."""
+    if network != "unet" or len(grid) > 3:
+        return None
+    return ("multipliers", (1,) * _levels(grid)), ("width", mini(padding=("circular",) * len(grid)).width // 2)
 
 
 def network_fields(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
