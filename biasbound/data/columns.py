@@ -54,6 +54,16 @@ class Array:
         return self._fields[s, k]
 
 
+class Nothing:
+    """The reader of a file that is still being written."""
+
+    def __init__(self, channels: int, dtype: str = "float32") -> None:
+        self.channels, self.dtype = channels, np.dtype(dtype)
+
+    def read(self, frames: Frames) -> Float[np.ndarray, "F c *N"]:
+        raise ValueError("frames that are still being written cannot be read")
+
+
 @dataclass(eq=False)
 class _Stored(ABC):
     """Frames in a file, each of the shape `frame`: (c, *N), or (*N, c) where channels come `last`.

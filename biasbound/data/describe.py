@@ -23,18 +23,24 @@ def describe(trajectories: Trajectories) -> str:
     lines = [
         f"{trajectories.name}",
         f"  flow        {layout.name}",
-        f"  shape       {len(trajectories)} trajectories, {layout.frames} frames, {channels}, {grid} points {stored}",
-        f"  time        dt {layout.dt:g}, {layout.dt * (layout.frames - 1):g} from first to last frame",
+        f"  shape       {len(trajectories)} trajector{'ies' if len(trajectories) > 1 else 'y'}, {layout.frames} frames, {channels}, {grid} points {stored}",
+        f"  time        dt {layout.dt:g}, {layout.dt * (layout.frames - 1):g} from first to last frame"
+        + (f" ({trajectories.labels.units['time']})" if "time" in trajectories.labels.units else ""),
     ]
-    axes = zip("xyz", layout.domain, layout.boundary, strict=False)
-    lines += [f"  axis {axis}      {low:g} … {high:g}, {edge}" for axis, (low, high), edge in axes]
+    units, names = trajectories.labels.units, trajectories.labels.named(len(layout.grid))
+    for axis, (low, high), edge in zip(names, layout.domain, layout.boundary, strict=True):
+        lines.append(f"  {'axis ' + axis:11} {low:g} … {high:g}{' ' * (axis in units)}{units.get(axis, '')}, {edge}")
+    if trajectories.mask is not None:
+        lines.append(f"  mask        {int(trajectories.mask.sum())} of {trajectories.mask.size} points are valid")
     lines += ["  channel               mean          std   std of increment"]
     columns = layout.channels, statistics.mean, statistics.std, statistics.increment_std
-    lines += [f"    {name:14}{a:13.6g}{b:13.6g}{c:19.6g}" for name, a, b, c in zip(*columns, strict=True)]
+    for name, a, b, c in zip(*columns, strict=True):
+        lines.append(f"    {name:14}{a:13.6g}{b:13.6g}{c:19.6g}{' ' * (name in units)}{units.get(name, '')}")
     facts = {"parameter": trajectories.parameters, "series": trajectories.series, "static": trajectories.static}
     for kind, held in facts.items():
         lines += [f"  {kind:11} {name}: {_numbers(values)}" for name, values in held.items()]
     for name, value in trajectories.provenance.items():
         text = value if isinstance(value, str) else json.dumps(value)
         lines.append(f"  provenance  {name}: {text}")
+    lines += [f"  note        {note}" for note in trajectories.notes]
     return "\n".join(lines)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from biasbound.data.layout import Boundary
 from biasbound.data.options import ReadOptions, as_mask
 from biasbound.data.times import time_step
 
-__all__ = ["Axes", "around", "axes_of", "facts_of", "points_of", "step_of", "units_of", "variables_of"]
+__all__ = ["Axes", "around", "axes_of", "facts_of", "mask_of", "points_of", "step_of", "units_of", "variables_of"]
 
 TIMES = ("time", "t", "step", "valid_time", "times", "tt")
 ROWS = ("trajectory", "member", "number", "sample", "ensemble", "realization", "simulation", "run", "case", "batch")
@@ -108,10 +108,8 @@ def units_of(dataset: Any, channels: dict[str, str], axes: Axes) -> dict[str, st
     return {ours: str(unit) for ours, unit in found.items() if unit is not None}
 
 
-def facts_of(
-    dataset: Any, chosen: list[str], axes: Axes, sizes: dict[str, int], options: ReadOptions, name: str
-) -> dict[str, Any]:
-    """Parameters, series, static fields and the mask among the other variables."""
+def facts_of(dataset: Any, chosen: list[str], axes: Axes, sizes: dict[str, int]) -> dict[str, Any]:
+    """Parameters, series and static fields among the other variables."""
     facts: dict[str, Any] = {"parameters": {}, "series": {}, "static": {}}
     rows, grid = [sizes[d] for d in axes.rows], [sizes[d] for d in axes.space]
     samples = int(np.prod(rows))
@@ -132,14 +130,16 @@ def facts_of(
             shape = [sizes[d] if d in lead else 1 for d in axes.rows] + [sizes[d] for d in ends]
             full = np.broadcast_to(values.reshape(shape), rows + [sizes[d] for d in ends])
             facts["series" if ends else "parameters"][n] = full.reshape(samples, *full.shape[len(rows) :]).copy()
-    wanted = options.mask or ("mask" if "mask" in facts["static"] else None)
-    if wanted is not None:
-        if wanted not in facts["static"]:
-            have = ", ".join(facts["static"]) or "none"
-            raise ValueError(f"{name}: found no field {wanted!r} without time for the mask; it has {have}")
-        valid = as_mask(facts["static"].pop(wanted))
-        facts["mask"] = np.asarray(valid.all(axis=0)) if valid.ndim > len(grid) else valid
     return facts
+
+
+def mask_of(facts: dict[str, Any], name: str, rank: int) -> Bool[np.ndarray, " *N"] | None:
+    """The static field of this name as a mask, taken out of the facts; None where none of zeros and ones has it."""
+    values = facts["static"].get(name)
+    if values is None or not np.isin(np.nan_to_num(values), (0, 1)).all():
+        return None
+    del facts["static"][name]
+    return as_mask(values, rank)
 
 
 def around(dataset: Any, dim: str, points: Float64[np.ndarray, " n"]) -> Boundary | None:

@@ -6,36 +6,36 @@ by its name or its units. Frames are read when they are asked for, and only thos
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from biasbound._io import as_kind
 from biasbound.data.columns import Frames, Reader, Store, runs
-from biasbound.data.dimensions import Axes, around, axes_of, facts_of, points_of, step_of, units_of, variables_of
+from biasbound.data.dimensions import (
+    Axes,
+    around,
+    axes_of,
+    facts_of,
+    mask_of,
+    points_of,
+    step_of,
+    units_of,
+    variables_of,
+)
 from biasbound.data.edges import recognise_mask, settle
+from biasbound.data.extras import extra, reading
 from biasbound.data.layout import Boundary, Labels, Layout
 from biasbound.data.options import ReadOptions
+from biasbound.data.sheets import OWN, Own, own_facts, sheet_of
 from biasbound.data.trajectories import Trajectories
 
-__all__ = ["OWN", "Own", "from_xarray", "opened_dataset", "to_xarray", "xarray"]
+__all__ = ["Labelled", "from_xarray", "opened_dataset", "to_xarray"]
 
-OWN = "biasbound"  # the attribute with what no convention has a place for
 OPEN: tuple[Boundary, ...] = ("open",)
-
-
-def xarray() -> Any:
-    """The package, or one sentence that says how to get it."""
-    try:
-        import xarray as package
-    except ImportError:
-        raise ValueError("labelled data need xarray: install it with pip install 'biasbound[io]'") from None
-    return package
 
 
 @dataclass(eq=False)
@@ -43,6 +43,7 @@ class Labelled:
     """The frames of one variable; `opened()` gives its dataset, anew in every process."""
 
     opened: Callable[[], Any]
+    where: str  # the file
     name: str
     axes: Axes
     sizes: dict[str, int]
@@ -65,8 +66,9 @@ class Labelled:
             s, k = divmod(int(wanted[a]), length)
             rows = np.unravel_index(s, [self.sizes[d] for d in axes.rows]) if axes.rows else ()
             part = {d: int(i) for d, i in zip(axes.rows, rows, strict=True) if d in variable.dims}
-            found = variable.isel({**part, axes.time: slice(k, k + b - a)}).transpose(*order)
-            data[a:b] = np.asarray(found.values).reshape(b - a, self.channels, *grid)
+            with reading(self.where, f"frames of {self.name}"):
+                found = variable.isel({**part, axes.time: slice(k, k + b - a)}).transpose(*order).values
+            data[a:b] = np.asarray(found).reshape(b - a, self.channels, *grid)
         return data[place]
 
 
@@ -82,16 +84,19 @@ def from_xarray(
     """
     told = ReadOptions.of((options.given() if options else {}) | more, name)
     whole = dataset.to_dataset(name=dataset.name or "u") if hasattr(dataset, "to_dataset") else dataset
-    return opened_dataset(lambda: whole, told, name)
+    return recognise_mask(opened_dataset(lambda: whole, told, name))
 
 
 def opened_dataset(opened: Callable[[], Any], options: ReadOptions, name: str) -> Trajectories:
     """The same for a dataset that every process opens for itself."""
     dataset = opened()
+    own = own_facts(dataset.attrs, name)
     chosen, notes = variables_of(dataset, options, name)
+    if own is not None and options.variable is None and {*own.layout.channels} == {*chosen}:
+        chosen = list(own.layout.channels)
     axes = axes_of(dataset, chosen, options, name)
     sizes = {d: int(dataset.sizes[d]) for d in (*axes.rows, axes.time, *axes.extra, *axes.space)}
-    columns, names = _columns(opened, dataset, chosen, axes, sizes)
+    columns, names = _columns(opened, name, dataset, chosen, axes, sizes)
     samples, frames = int(np.prod([sizes[d] for d in axes.rows])), sizes[axes.time]
     grid = tuple(sizes[d] for d in axes.space)
     if options.channels is not None and len(options.channels) != len(names):
@@ -104,11 +109,18 @@ def opened_dataset(opened: Callable[[], Any], options: ReadOptions, name: str) -
         step_of(dataset, axes.time, options, name), tuple((float(p.min()), float(p.max())) for p in points),
         OPEN * len(grid), points="ends",
     )  # fmt: skip
-    facts = facts_of(dataset, chosen, axes, sizes, options, name)
+    facts = facts_of(dataset, chosen, axes, sizes)
+    wanted = options.mask or ("mask" if own is None else own.mask)
+    facts["mask"] = None if wanted is None else mask_of(facts, wanted, len(grid))
+    if options.mask is not None and facts["mask"] is None:
+        have = ", ".join(facts["static"]) or "none"
+        raise ValueError(
+            f"{name}: found no field {wanted!r} of zeros and ones for the mask; fields without time: {have}"
+        )
     units = units_of(dataset, dict(zip(names, layout.channels, strict=True)), axes)
     facts |= {"labels": Labels(axes.space, units), "coordinates": points, "notes": notes}
     found = Trajectories.open(layout, reader, name=name, provenance=_provenance(dataset), **facts)
-    return recognise_mask(_finished(found, dataset, axes, options))
+    return _finished(found, dataset, own, options)
 
 
 def _stem(name: str) -> str:
@@ -116,7 +128,7 @@ def _stem(name: str) -> str:
 
 
 def _columns(
-    opened: Callable[[], Any], dataset: Any, chosen: list[str], axes: Axes, sizes: dict[str, int]
+    opened: Callable[[], Any], where: str, dataset: Any, chosen: list[str], axes: Axes, sizes: dict[str, int]
 ) -> tuple[list[Reader], tuple[str, ...]]:
     """A reader per variable, and the names of all channels."""
     columns: list[Reader] = []
@@ -128,7 +140,7 @@ def _columns(
         kind = (
             variable.dtype if variable.dtype.kind == "f" else np.dtype("f8" if variable.dtype.itemsize > 2 else "f4")
         )
-        columns.append(Labelled(opened, n, axes, sizes, np.dtype(kind).newbyteorder("="), len(ends)))
+        columns.append(Labelled(opened, where, n, axes, sizes, np.dtype(kind).newbyteorder("="), len(ends)))
         names += [n + end for end in ends]
     return columns, tuple(names)
 
@@ -138,64 +150,26 @@ def _provenance(dataset: Any) -> dict[str, Any]:
     return {"read from": "labelled data"} | {k: v for k, v in plain.items() if isinstance(v, str | int | float)}
 
 
-def _finished(t: Trajectories, dataset: Any, axes: Axes, options: ReadOptions) -> Trajectories:
+def _finished(t: Trajectories, dataset: Any, own: Own | None, options: ReadOptions) -> Trajectories:
     """Boundaries and domain: what we wrote ourselves, what is said, or what the coordinates and values tell."""
-    rank = len(axes.space)
-    own, stated = own_facts(dataset.attrs, t.name), list(options.edges(rank, t.name))
-    ends = options.ends(rank, t.name)
+    rank = len(t.layout.grid)
+    stated, ends = list(options.edges(rank, t.name)), options.ends(rank, t.name)
     if own is not None and own.layout.grid == t.layout.grid and not (ends or options.boundary):
         layout = replace(own.layout, **{n: getattr(t.layout, n) for n in ("trajectories", "frames", "channels")})
-        layout = replace(layout, dt=t.layout.dt if options.dt is not None else own.layout.dt)
+        layout = replace(layout, dt=own.layout.dt if options.dt is None else options.dt)
         return replace(t, layout=layout, provenance=own.provenance, notes=own.notes, labels=own.labels)
-    for i, d in enumerate(axes.space):
-        if stated[i] is None:
-            stated[i] = around(dataset, d, t.coordinates[i])
+    for i, d in enumerate(t.labels.axes):
+        stated[i] = stated[i] or around(dataset, d, t.coordinates[i])
     return settle(t, stated, ends or (None,) * rank)
-
-
-@dataclass(frozen=True)
-class Own:
-    """What our own files say beyond the conventions."""
-
-    layout: Layout
-    labels: Labels
-    notes: tuple[str, ...]
-    provenance: dict[str, Any]
-
-    @classmethod
-    def text(cls, t: Trajectories) -> str:
-        return json.dumps(asdict(cls(t.layout, t.labels, t.notes, dict(t.provenance))), sort_keys=True)
-
-
-def own_facts(attributes: Any, where: str) -> Own | None:
-    """What the attribute `biasbound` of a file holds, if it is ours."""
-    told = attributes.get(OWN)
-    if not isinstance(told, str):
-        return None
-    try:
-        value = json.loads(told)
-    except ValueError:
-        return None
-    made: Own = as_kind(Own, value, f"{where}: the attribute {OWN}")
-    return made
 
 
 def to_xarray(t: Trajectories) -> Any:
     """Everything in memory: channels (trajectory, time, *axes), parameters, series, static fields, mask, units."""
-    package, axes = xarray(), t.labels.named(len(t.layout.grid))
-    units, dims = t.labels.units, ("trajectory", "time", *axes)
-
-    def about(name: str) -> dict[str, str]:
-        return {"units": units[name]} if name in units else {}
-
-    fields = t.read(0, len(t))
-    held: dict[str, Any] = {n: (dims, fields[:, :, i], about(n)) for i, n in enumerate(t.channels)}
-    held |= {n: (("trajectory",), values) for n, values in t.parameters.items()}
-    held |= {n: (dims[:2], values) for n, values in t.series.items()}
-    held |= {n: (axes if v.ndim == len(axes) else ("trajectory", *axes), v) for n, v in t.static.items()}
-    if t.mask is not None:
-        held["mask"] = axes, t.mask.astype(np.int8)
-    coordinates: dict[str, Any] = {"trajectory": np.arange(len(t))}
-    coordinates["time"] = "time", np.arange(t.layout.frames) * t.dt, about("time")
-    coordinates |= {a: (a, points, about(a)) for a, points in zip(axes, t.coordinates, strict=True)}
-    return package.Dataset(held, coordinates, {OWN: Own.text(t)})
+    package, sheet, fields = extra("xarray", t.name), sheet_of(t), t.read(0, len(t))
+    held: dict[str, Any] = {
+        name: (sheet.dims, sheet.filled(fields[:, :, i]), sheet.units(name)) for i, name in enumerate(t.channels)
+    }
+    parts = {name: (array.dims, array.values, array.attributes) for name, array in sheet.arrays.items()}
+    coordinates = {name: part for name, part in parts.items() if name in sheet.dims}
+    held |= {name: part for name, part in parts.items() if name not in sheet.dims}
+    return package.Dataset(held, coordinates, sheet.attributes)

@@ -85,9 +85,10 @@ class _Picked:
         return self._reader.read(frames)[:, self._numbers]
 
 
-def as_mask(values: np.ndarray) -> Bool[np.ndarray, ...]:
-    """True where a field is a number other than 0."""
-    return np.asarray(np.nan_to_num(np.asarray(values, dtype=np.float64)) != 0)
+def as_mask(values: np.ndarray, rank: int) -> Bool[np.ndarray, " *N"]:
+    """True where a field (*N) of `rank` axes is a number other than 0; of (S, *N), where it is in every trajectory."""
+    valid = np.nan_to_num(np.asarray(values, dtype=np.float64)) != 0
+    return np.asarray(valid.reshape(-1, *valid.shape[valid.ndim - rank :]).all(axis=0))
 
 
 def _variable(t: Trajectories, names: tuple[str, ...]) -> Trajectories:
@@ -107,10 +108,7 @@ def _channels(t: Trajectories, names: tuple[str, ...]) -> Trajectories:
 def _mask(t: Trajectories, name: str) -> Trajectories:
     if name not in t.static:
         raise ValueError(f"{t.name}: found no field {name!r} for the mask; it has {', '.join(t.static) or 'none'}")
-    valid = as_mask(t.static[name])
-    if valid.ndim > len(t.layout.grid):
-        valid = np.asarray(valid.all(axis=0))  # valid in every trajectory
-    return replace(t, mask=valid, known=None)
+    return replace(t, mask=as_mask(t.static[name], len(t.layout.grid)), known=None)
 
 
 def applied(t: Trajectories, options: ReadOptions) -> Trajectories:

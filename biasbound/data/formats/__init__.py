@@ -5,6 +5,10 @@
     sda        Kolmogorov files of SDA, with the single dataset x
     acdm       ACDM's folders of transonic flow
     numpy      a .npy array with a time step
+    matlab     .mat files of versions 5 and 7.3 (extra io)
+    netcdf     NetCDF 3 and 4 (extra io to read)
+    zarr       Zarr stores (extra io)
+    grib       GRIB files (extra grib)
 
 Each format has one file here, with its `Format`. To add one: `FORMATS["mine"] = Format(…)`; the built-in formats are
 asked first. What cannot be read is refused in one sentence that says what was found and what was expected. Nothing
@@ -23,9 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "Format", "detect", "load", "load_splits", "save"]
 
-FORMATS: dict[str, Any] = home(
-    "formats", {name: f"biasbound.data.formats.{name}:FORMAT" for name in ("native", "lpsda", "sda", "acdm", "numpy")}
-)
+NAMES = ("native", "lpsda", "sda", "acdm", "numpy", "matlab", "netcdf", "zarr", "grib")
+FORMATS: dict[str, Any] = home("formats", {name: f"biasbound.data.formats.{name}:FORMAT" for name in NAMES})
 
 
 def __getattr__(name: str) -> Any:

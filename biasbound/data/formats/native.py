@@ -19,16 +19,19 @@ from typing import Any
 
 import h5py
 import numpy as np
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Float
 
 from biasbound._io import replacing
+from biasbound.data.columns import Nothing
 from biasbound.data.formats import well
 from biasbound.data.formats.files import Format
-from biasbound.data.layout import Coordinates, Labels, Layout
+from biasbound.data.layout import Labels, Layout
 from biasbound.data.statistics import Moments, require_finite
 from biasbound.data.trajectories import Trajectories
 
 Piece = tuple[int, int, np.ndarray]  # first trajectory, first frame, fields (n, k, C, *N)
+
+Places = list[tuple[Any, list[int]]]  # datasets with the numbers of the channels that they hold
 
 
 def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) -> None:
@@ -43,58 +46,61 @@ def write_pieces(
     layout: Layout,
     pieces: Iterable[Piece],
     *,
-    parameters: Mapping[str, Float64[np.ndarray, " S"]],
-    series: Mapping[str, Float64[np.ndarray, "S K"]],
-    static: Mapping[str, Float[np.ndarray, ...]],
-    provenance: Mapping[str, Any],
-    coordinates: Coordinates | None = None,
-    mask: Bool[np.ndarray, " *N"] | None = None,
-    labels: Labels | None = None,
-    notes: tuple[str, ...] = (),
     dtype: str = "float32",
     origin: str | None = None,
     overwrite: bool = False,
+    **facts: Any,
 ) -> None:
     """Write a file from pieces in order of trajectory, then frame; memory holds one at a time.
 
-    The bytes depend on the arguments alone. The file appears when it is complete. `origin` is the fingerprint of the
-    configuration that made it.
+    `facts` are those of `Trajectories`: parameters, series, static, provenance, mask … The bytes depend on the
+    arguments alone. The file appears when it is complete. `origin` is the fingerprint of the configuration that made
+    it.
     """
-    layout.check(str(path))
-    for names in [*layout.channels, *static], [*parameters, *series]:
-        if len(set(names)) < len(names):
-            raise ValueError(f"{path}: one name is used twice among {names}")
-    moments, axes = Moments(len(layout.channels), mask), Labels().named(len(layout.grid))
+    empty = Trajectories.open(layout, Nothing(len(layout.channels)), name=str(path), **facts)
+    moments = Moments(len(layout.channels), empty.mask)
     with replacing(path, overwrite) as temporary, h5py.File(temporary, "w") as file:
-        _write_frame(file, layout, axes, coordinates or layout.coordinates(), provenance)
-        if origin is not None:
-            file["biasbound"].attrs["fingerprint"] = origin
-        _write_reading(file["biasbound"], mask, labels, notes)
-        scalars = file.create_group("scalars")
-        scalars.attrs["field_names"] = _texts(*parameters, *series)
-        for name, value in {**parameters, **series}.items():
-            scalars.create_dataset(name, data=value).attrs.update(time_varying=name in series, sample_varying=True)
-        places = _write_fields(file, layout, axes, static, dtype)
+        places = begin(file, empty, dtype, origin)
         for s, k, fields in pieces:
             with np.errstate(over="ignore"):
                 fields = fields.astype(dtype, copy=False)
-            rows, frames = range(s, s + fields.shape[0]), range(k, k + fields.shape[1])
-            require_finite(fields, layout.channels, (rows, frames), f"{path} as {dtype}")
+            where = range(s, s + fields.shape[0]), range(k, k + fields.shape[1])
+            require_finite(fields, layout.channels, where, f"{path} as {dtype}")
             moments.add(fields, s, k)
-            part = np.s_[rows.start : rows.stop, frames.start : frames.stop]
-            for dataset, channels in places:
-                vector = np.moveaxis(fields[:, :, channels], 2, -1)
-                dataset[part] = vector if dataset.ndim == vector.ndim else vector[..., 0]
+            fill(places, s, k, fields)
         own = file["biasbound"].create_group("statistics")
         for name, value in vars(moments.statistics()).items():
             if not name.startswith("condition"):
                 own[name] = value
 
 
-def _write_frame(
-    file: h5py.File, layout: Layout, axes: Sequence[str], coordinates: Coordinates, provenance: Mapping[str, Any]
-) -> None:
+def begin(file: h5py.File, empty: Trajectories, dtype: str, origin: str | None = None) -> Places:
+    """Everything but the frames; returns the datasets that `fill` fills."""
+    layout, axes, series = empty.layout, Labels().named(len(empty.layout.grid)), empty.series
+    for names in [*layout.channels, *empty.static], [*empty.parameters, *series]:
+        if len(set(names)) < len(names):
+            raise ValueError(f"{empty.name}: one name is used twice among {names}")
+    _write_frame(file, empty, axes)
+    if origin is not None:
+        file["biasbound"].attrs["fingerprint"] = origin
+    scalars = file.create_group("scalars")
+    scalars.attrs["field_names"] = _texts(*empty.parameters, *series)
+    for name, value in {**empty.parameters, **series}.items():
+        scalars.create_dataset(name, data=value).attrs.update(time_varying=name in series, sample_varying=True)
+    return _write_fields(file, layout, axes, empty.static, dtype)
+
+
+def fill(places: Places, s: int, k: int, fields: Float[np.ndarray, "n k C *N"]) -> None:
+    """Write frames from k of the trajectories from s."""
+    part = np.s_[s : s + fields.shape[0], k : k + fields.shape[1]]
+    for dataset, channels in places:
+        vector = np.moveaxis(fields[:, :, channels], 2, -1)
+        dataset[part] = vector if dataset.ndim == vector.ndim else vector[..., 0]
+
+
+def _write_frame(file: h5py.File, empty: Trajectories, axes: Sequence[str]) -> None:
     """Everything but the fields: attributes, dimensions, boundaries, our own facts."""
+    layout, coordinates = empty.layout, empty.coordinates
     fixed = {"sample_varying": False, "time_varying": False}
     file.attrs.update(dataset_name=layout.name, grid_type="cartesian", n_spatial_dims=len(layout.grid))
     file.attrs.update(n_trajectories=layout.trajectories, simulation_parameters=_texts())
@@ -111,21 +117,16 @@ def _write_frame(
     own = file.create_group("biasbound")
     own.attrs["version"] = well.VERSION
     own["layout"] = np.bytes_(json.dumps(asdict(layout)).encode())
-    own["provenance"] = np.bytes_(json.dumps(provenance, sort_keys=True).encode())
+    own["provenance"] = np.bytes_(json.dumps(empty.provenance, sort_keys=True).encode())
     for axis, points in zip(axes, coordinates, strict=True):
         own[f"coordinates/{axis}"] = points
-
-
-def _write_reading(
-    own: h5py.Group, mask: Bool[np.ndarray, " *N"] | None, labels: Labels | None, notes: tuple[str, ...]
-) -> None:
-    """What is known about the values, where there is something to say: generated files have none of it."""
-    if mask is not None:
-        own["mask"] = mask
-    if labels is not None and labels != Labels():
-        own["labels"] = np.bytes_(json.dumps(asdict(labels)).encode())
-    if notes:
-        own["notes"] = np.bytes_(json.dumps(notes).encode())
+    # What is known about the values, where there is something to say: generated files have none of it.
+    if empty.mask is not None:
+        own["mask"] = empty.mask
+    if empty.labels != Labels():
+        own["labels"] = np.bytes_(json.dumps(asdict(empty.labels)).encode())
+    if empty.notes:
+        own["notes"] = np.bytes_(json.dumps(empty.notes).encode())
 
 
 def _texts(*texts: str) -> np.ndarray:
@@ -135,7 +136,7 @@ def _texts(*texts: str) -> np.ndarray:
 
 def _write_fields(
     file: h5py.File, layout: Layout, axes: Sequence[str], static: Mapping[str, np.ndarray], dtype: str
-) -> list[tuple[h5py.Dataset, list[int]]]:
+) -> Places:
     """Create the datasets of the fields; returns each with the numbers of the channels that it holds."""
     lead, everywhere = (layout.trajectories, layout.frames, *layout.grid), [True] * len(axes)
     scalars, vectors, tensors = (file.create_group(f"t{i}_fields") for i in range(3))
