@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from biasbound.metrics.rows import Row, Summary, over_seeds, select
-from biasbound.models.method import order_of, title_of
+from biasbound.models.method import PERSISTENCE, order_of, title_of
 from biasbound.report.errors import at_step, errors_of, one_step
 from biasbound.report.layout import Cell, Line, Table
 
@@ -157,13 +157,13 @@ DEMO: dict[str, Fill] = {
 }
 
 
-def _with_best(entries: list[list[Entry]]) -> list[list[Cell]]:
-    """The cells, with the lowest rank of each column marked where several compete."""
+def _with_best(entries: list[list[Entry]], beside: int) -> list[list[Cell]]:
+    """The cells, with the lowest rank of each column marked where several compete; the first `beside` lines do not."""
     cells = [[e.cell for e in line] for line in entries]
     for i in range(len(entries[0])):
-        ranks = [line[i].rank for line in entries]
+        ranks = [line[i].rank for line in entries[beside:]]
         known = [r for r in ranks if r is not None]
-        for line, rank in zip(cells, ranks, strict=True):
+        for line, rank in zip(cells[beside:], ranks, strict=True):
             if len(known) > 1 and rank == min(known):
                 line[i] = replace(line[i], best=True)
     return cells
@@ -177,7 +177,7 @@ def _group(rows: Sequence[Row], columns: dict[str, Fill], named: bool) -> tuple[
     own = [select(rows, method=label) for label in labels]
     entries = [[fill(part, last) for fill in columns.values()] for part in own]
     lines: list[Line] = []
-    for i, (label, cells) in enumerate(zip(labels, _with_best(entries), strict=True)):
+    for i, (label, cells) in enumerate(zip(labels, _with_best(entries, labels.count(PERSISTENCE)), strict=True)):
         first = [Cell(DATASETS.get(dataset, dataset) if i == 0 else "")] if named else []
         ruled = i > 0 and _searched(label) != _searched(labels[i - 1])
         lines.append(Line((*first, Cell(title_of(label)), *cells), ruled))

@@ -139,6 +139,8 @@ def _cost(run: RunDir, unit: Unit) -> Cost:
         now = todo.pop()
         records.append(run.record(now) or {})
         todo += [u for u in now.inputs if u.stage in TRAININGS]
+    if not records:
+        return NOTHING
     return Cost(
         nfe=int(records[0]["nfe"]),
         updates=sum(int(r["updates"]) for r in records),
