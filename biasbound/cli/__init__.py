@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from biasbound import __version__
-from biasbound.cli import diagnose, schedules, tools
+from biasbound.cli import diagnose, fit, schedules, tools
 from biasbound.cli.data import add_parser as add_data_parser
 from biasbound.cli.show import status
 from biasbound.cli.study import compare, study
@@ -31,6 +31,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"biasbound {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    fit.add_parser(commands)
     add_data_parser(commands, words)
     for verb, (_, what, _) in STUDY_COMMANDS.items():
         commands.add_parser(verb, help=what, add_help=False)  # `main` hands them over before

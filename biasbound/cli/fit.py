@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
-from biasbound.cli.data import add_reading, reading
+from biasbound.cli.reading import add_reading, reading
 from biasbound.fitting.request import MINUTES, Prefer, Request
 from biasbound.registry import allow
 

@@ -39,7 +39,7 @@ def calls(study: Study) -> Figure:
         for place, label, rows in _methods(study, dataset):
             found = one_step(rows)
             summary = over_seeds(found)
-            if summary is not None and summary.mean is not None:
+            if summary is not None and summary.mean is not None and found[0].nfe > 0:  # no 0 on a log axis
                 spread = summary.spread if summary.seeds > 1 else None
                 axes.errorbar([found[0].nfe], [summary.mean], spread, label=label, **look(place))
         y = f"1-step {error_name([dataset])}"

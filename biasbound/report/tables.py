@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from biasbound.metrics.rows import Row, over_seeds, select
-from biasbound.models.method import order_of, title_of
+from biasbound.models.method import PERSISTENCE, order_of, title_of
 from biasbound.report.errors import NORMALISED, at_step, one_step
 from biasbound.report.layout import Cell, Line, Table
 
@@ -115,13 +115,13 @@ PAPER = tuple(name for name in COLUMNS if name != "Correlation time")
 DEMO = ("1-step MSE", "10-step MSE", "Correlation time", "NFE", "Ledger", "Seconds", "Broken")
 
 
-def _with_best(entries: list[list[Entry]]) -> list[list[Cell]]:
-    """The cells, with the lowest rank of each column marked where several compete."""
+def _with_best(entries: list[list[Entry]], beside: int) -> list[list[Cell]]:
+    """The cells, with the lowest rank of each column marked where several compete; the first `beside` lines do not."""
     cells = [[e.cell for e in line] for line in entries]
     for i in range(len(entries[0])):
-        ranks = [line[i].rank for line in entries]
+        ranks = [line[i].rank for line in entries[beside:]]
         known = [r for r in ranks if r is not None]
-        for line, rank in zip(cells, ranks, strict=True):
+        for line, rank in zip(cells[beside:], ranks, strict=True):
             if len(known) > 1 and rank == min(known):
                 line[i] = replace(line[i], best=True)
     return cells
@@ -135,7 +135,7 @@ def _group(rows: Sequence[Row], columns: Sequence[str], named: bool) -> tuple[Li
     own = [select(rows, method=label) for label in labels]
     entries = [[COLUMNS[name](part, last) for name in columns] for part in own]
     lines: list[Line] = []
-    for i, (label, cells) in enumerate(zip(labels, _with_best(entries), strict=True)):
+    for i, (label, cells) in enumerate(zip(labels, _with_best(entries, labels.count(PERSISTENCE)), strict=True)):
         first = [Cell(DATASETS.get(dataset, dataset) if i == 0 else "")] if named else []
         ruled = i > 0 and _searched(label) != _searched(labels[i - 1])
         lines.append(Line((*first, Cell(title_of(label)), *cells), ruled))

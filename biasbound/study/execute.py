@@ -137,6 +137,8 @@ def _cost(run: RunDir, unit: Unit) -> dict[str, Any]:
         now = todo.pop()
         records.append(run.record(now) or {})
         todo += [u for u in now.inputs if u.stage in TRAININGS]
+    if not records:  # nothing was trained
+        return {"nfe": 0, "updates": 0, "seconds": 0.0, "ledger": 0}
     updates, seconds, ledger = (sum(r[name] for r in records) for name in ("updates", "cpu_seconds", "ledger"))
     return {"nfe": records[0]["nfe"], "updates": updates, "seconds": round(seconds, 3), "ledger": ledger}
 

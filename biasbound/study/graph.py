@@ -1,7 +1,8 @@
 """Which units a study is made of, and what each reads.
 
 data ─┬─ search ─ train ─ finetune ─ rollout ─ evaluate      (adaptive-proxy; without -proxy no finetune)
-      └─ train ─ rollout ─ evaluate                           (every other method; adaptive where its ladder grows)
+      ├─ train ─ rollout ─ evaluate                           (every other method; adaptive where its ladder grows)
+      └─ evaluate                                             (persistence, which every forecast is compared with)
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any
 
 from biasbound.core.denoise import PREDICTIONS
 from biasbound.metrics import METRICS
-from biasbound.models.method import Method, method
-from biasbound.models.model import Settings
+from biasbound.models.method import PERSISTENCE, Method, method
+from biasbound.models.model import MODELS, Settings
 from biasbound.registry import find, known
 from biasbound.study.config import Config
 from biasbound.study.folder import STAGES, Unit
-from biasbound.study.jobs import DataJob, EvaluateJob, FinetuneJob, RolloutJob, SearchJob, TrainJob
+from biasbound.study.jobs import DataJob, EvaluateJob, FinetuneJob, RolloutJob, SearchJob, TrainJob, UntrainedJob
 from biasbound.train.optimisers import OPTIMISERS
 
 
@@ -41,6 +42,8 @@ def study_units(config: Config, methods: Sequence[str] | None = None, upto: str 
     known_ones = methods_of(config.methods)
     chosen = known_ones.values() if methods is None else [known_ones[label] for label in methods]
     wanted = [unit_of(config, each, seed, data) for seed in config.seeds for each in chosen]
+    if config.task.name == "forecast":
+        wanted.append(unit_of(config, method(PERSISTENCE), config.seeds[0], data))
     return [unit for unit in closure(wanted) if list(STAGES).index(unit.stage) <= last]
 
 
@@ -60,10 +63,13 @@ def closure(units: Iterable[Unit]) -> list[Unit]:
 
 def unit_of(config: Config, chosen: Method, seed: int, data: Unit) -> Unit:
     """The last unit of a method: its evaluation."""
+    scored = (config.data.dataset, config.evaluate, known(METRICS))
+    if not find(MODELS, chosen.model).trained:
+        job = UntrainedJob(*scored, chosen, config.task, config.rollout)
+        return Unit("evaluate", job, chosen.label, seed, (data,))
     emulator = trained(config, chosen, seed, data)
     rollout = Unit("rollout", RolloutJob(config.rollout), chosen.label, seed, (data, emulator))
-    job = EvaluateJob(config.data.dataset, config.evaluate, known(METRICS))
-    return Unit("evaluate", job, chosen.label, seed, (data, emulator, rollout))
+    return Unit("evaluate", EvaluateJob(*scored), chosen.label, seed, (data, emulator, rollout))
 
 
 def trained(config: Config, chosen: Method, seed: int, data: Unit) -> Unit:

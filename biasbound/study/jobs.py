@@ -76,6 +76,15 @@ class EvaluateJob:
     metrics: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class UntrainedJob(EvaluateJob):
+    """The same of a method that has nothing to train, rolled out on the way."""
+
+    method: Method
+    task: config.TaskConfig
+    rollout: config.RolloutConfig
+
+
 def identity(value: Any) -> Any:
     """JSON values of all that a result depends on."""
     if isinstance(value, Schedule):

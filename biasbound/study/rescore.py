@@ -17,10 +17,11 @@ from biasbound._io import workers, write_json
 from biasbound.metrics import METRICS
 from biasbound.metrics.rows import Row, read_rows, select, write_rows
 from biasbound.models.emulator import load
+from biasbound.models.method import PERSISTENCE, method
 from biasbound.registry import known
 from biasbound.study.config import Config
 from biasbound.study.folder import STAGES
-from biasbound.study.jobs import EvaluateJob, RolloutJob
+from biasbound.study.jobs import EvaluateJob, RolloutJob, UntrainedJob
 from biasbound.study.parsing import read_config
 from biasbound.study.stages.data import entry_of
 from biasbound.study.stages.evaluate import make_evaluate
@@ -44,7 +45,7 @@ def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None]
     config = replace(config, evaluate=replace(config.evaluate, gradients=0))
     recorded = read_rows(folder / "results.jsonl")
     todo = list(dict.fromkeys((row.method, row.seed) for row in recorded))
-    emulators = [_emulator(folder, *unit) for unit in todo]
+    emulators = [_emulator(folder, *unit) for unit in todo if unit[0] != PERSISTENCE]
     data = work / "01-data"
     data.mkdir(parents=True, exist_ok=True)
     write_json(data / "splits.json", {"test": entry_of(config.data, "test", data, jobs)})
@@ -52,13 +53,21 @@ def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None]
     with workers(jobs) as pool:
         scored = [
             pool.submit(_scored, config, *unit, work, emulator, select(recorded, method=unit[0], seed=unit[1]))
-            for unit, emulator in zip(todo, emulators, strict=True)
+            for unit, emulator in zip(todo, _with_units(todo, emulators), strict=True)
         ]
         for (label, seed), rows in zip(todo, scored, strict=True):
             found += rows.result()
             tell(f"{label}, seed {seed}")
     write_rows(work / "results.jsonl", found)
     return _verdict(found, recorded)
+
+
+def _with_units(todo: Sequence[tuple[str, int]], emulators: Sequence[Path]) -> list[Path]:
+    """The emulator of every unit; persistence has none, and takes the units of the data from another."""
+    if not emulators:
+        raise ValueError("the record has no emulator to score again")
+    left = iter(emulators)
+    return [emulators[0] if label == PERSISTENCE else next(left) for label, _ in todo]
 
 
 def _emulator(folder: Path, label: str, seed: int) -> Path:
@@ -74,14 +83,19 @@ def _emulator(folder: Path, label: str, seed: int) -> Path:
 def _scored(config: Config, label: str, seed: int, work: Path, emulator: Path, recorded: Sequence[Row]) -> list[Row]:
     torch.set_num_threads(1)
     material = Material(partial(open_split, work / "01-data"))
-    material.normalisation = load(emulator).normalisation  # without the training data
+    kept = load(emulator)
+    material.normalisation, material.mask = kept.normalisation, kept.mask  # without the training data
     rollout, scores = (work / s / label / f"seed-{seed}" for s in ("05-rollout", "06-evaluate"))
     for made in (rollout, scores):
         made.mkdir(parents=True, exist_ok=True)
     cost = {name: getattr(recorded[0], name) for name in ("nfe", "updates", "seconds", "ledger")}
     place = Place(rollout, label, seed, {"train": emulator.parent, "rollout": rollout}, shared=material, cost=cost)
-    make_rollout(RolloutJob(config.rollout), place)
-    job = EvaluateJob(config.data.dataset, config.evaluate, known(METRICS))
+    scored = (config.data.dataset, config.evaluate, known(METRICS))
+    job = EvaluateJob(*scored)
+    if label == PERSISTENCE:
+        job = UntrainedJob(*scored, method(label), config.task, config.rollout)
+    else:
+        make_rollout(RolloutJob(config.rollout), place)
     make_evaluate(job, replace(place, folder=scores))
     return read_rows(scores / "rows.jsonl")
 

@@ -15,6 +15,7 @@ LABELS = ("direct", "linear", "cosine-ddim", "refiner", "adaptive", "adaptive-x0
 SMOKE = read_config(presets()["ks-smoke"], ["--methods", f"[{','.join(LABELS)}]"])
 CHAINS = ("linear", "cosine-ddim", *LABELS[4:])
 SEARCHED = LABELS[4:]
+EVERY = (*LABELS, "persistence")  # beside them in every study
 LATER = ("rollout", "evaluate")
 TRAINED = ("search", "train", "finetune", *LATER)
 
@@ -45,9 +46,9 @@ def changed(section, **fields):
 @pytest.mark.parametrize(
     ("section", "fields", "touched"),
     [
-        ("data", {"seed": 7}, units(*STAGES)),
-        ("data", {"held_out": {"trajectories": 3}}, units(*STAGES)),
-        ("task", {"history": 2}, units(*TRAINED)),
+        ("data", {"seed": 7}, units(*STAGES, of=EVERY)),
+        ("data", {"held_out": {"trajectories": 3}}, units(*STAGES, of=EVERY)),
+        ("task", {"history": 2}, units(*TRAINED, of=EVERY)),
         ("network", {"width": 16}, units(*TRAINED)),
         ("train", {"lr": 1e-4}, units(*TRAINED)),
         ("train", {"optimiser": "adamw"}, units(*TRAINED)),
@@ -61,9 +62,9 @@ def changed(section, **fields):
         ("finetune", {"detach": True}, units("finetune", *LATER, of=["adaptive-proxy"])),
         ("baselines", {"levels": 10}, units("train", *LATER, of=["linear", "cosine-ddim"])),
         ("baselines", {"refinements": 5}, units("train", *LATER, of=["refiner"])),
-        ("rollout", {"members": 3}, units(*LATER)),
+        ("rollout", {"members": 3}, units(*LATER, of=EVERY)),
         ("rollout", {"transition": "ddpm"}, units(*TRAINED, of=set(CHAINS) - {"cosine-ddim"})),
-        ("evaluate", {"pairs": 5}, units("evaluate")),
+        ("evaluate", {"pairs": 5}, units("evaluate", of=EVERY)),
     ],
 )
 def test_a_change_makes_stale_exactly_what_depends_on_it(section, fields, touched):
@@ -82,7 +83,7 @@ def test_a_prediction_with_another_start_rule_makes_its_searches_stale(monkeypat
 
 def test_a_registered_metric_makes_the_scores_stale(monkeypatch):
     monkeypatch.setitem(METRICS, "mine", lambda scene: ())
-    assert stale() == units("evaluate")
+    assert stale() == units("evaluate", of=EVERY)
 
 
 def test_further_methods_and_seeds_make_nothing_stale():
@@ -92,7 +93,7 @@ def test_further_methods_and_seeds_make_nothing_stale():
 
 def test_another_field_of_a_method_is_another_unit_that_shares_what_is_the_same():
     plainly, focused = (
-        {u.stage: u for u in study_units(replace(SMOKE, methods=(label,)))}
+        {u.stage: u for u in study_units(replace(SMOKE, methods=(label,))) if u.label != "persistence"}
         for label in ("adaptive-v-proxy", "adaptive-v-focus-proxy")
     )
     assert focused["search"].key == plainly["search"].key  # before it there is no lowest level to focus on

@@ -22,13 +22,28 @@ from biasbound.study.stages.material import open_split
 def test_every_method_has_every_number(smoke):
     rows = read_rows(smoke / "results.jsonl")
     config = read_config(smoke / "config.yaml")
-    for label in config.methods:
+    for label in (*config.methods, "persistence"):
         own = select(rows, method=label)
         assert {"mse", "mse_norm", "correlation_time", "fsd", "broken"} <= {r.metric for r in own}
         assert {r.step for r in select(own, metric="mse")} == {1, 5, 9}
         assert len({(r.nfe, r.updates, r.seconds) for r in own}) == 1
     assert select(rows, method="linear", metric="reb")
     assert not select(rows, method="direct", metric="reb")
+
+
+def test_persistence_stands_beside_every_forecast_and_costs_nothing(smoke):
+    """Its error is that of the first frame, at every step and from every state."""
+    rows = read_rows(smoke / "results.jsonl")
+    own = select(rows, method="persistence")
+    assert {(r.nfe, r.updates, r.seconds, r.ledger, r.seed) for r in own} == {(0, 0, 0.0, 0, 0)}
+    test = open_split(smoke / "01-data", "test")
+    fields = test.read(0, len(test))
+    for step in (1, 9):
+        (found,) = select(own, metric="mse", step=step)
+        assert found.value == pytest.approx(np.square(fields[:, step] - fields[:, 0]).mean(), rel=1e-4)
+    (one,) = select(own, metric="one_step_mse")
+    assert one.value == pytest.approx(np.square(np.diff(fields, axis=1)).mean(), rel=0.2)  # of evenly chosen pairs
+    assert [p.name for p in smoke.glob("*/persistence")] == ["persistence"]
 
 
 def test_single_steps_from_the_first_frames_are_the_rollouts_first_step(smoke):

@@ -99,7 +99,7 @@ def _tradeoff(study: Study) -> list[dict[str, Any]]:
     for dataset, label, seed in every:
         rows = one_step(select(study.rows, dataset=dataset, method=label))
         summary = over_seeds(rows)
-        if summary is not None and summary.mean is not None:
+        if summary is not None and summary.mean is not None and rows[0].nfe > 0:  # no 0 on a log axis
             name = told_apart((dataset, label, seed), every)
             found.append({"name": name, "method": label, "nfe": rows[0].nfe, "mse": summary.mean})
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,17 @@ from biasbound.metrics.score import score, score_steps
 from biasbound.models.diffusion import Diffusion, chain_of
 from biasbound.models.emulator import Emulator, load
 from biasbound.models.gradients import gradient_similarity
+from biasbound.models.model import Frame, make
 from biasbound.study.config import EvaluateConfig
-from biasbound.study.jobs import EvaluateJob
-from biasbound.study.stages.material import seeded, spread
+from biasbound.study.jobs import EvaluateJob, UntrainedJob
+from biasbound.study.stages.material import seeded, spread, task_of
 from biasbound.study.stages.place import Place
+from biasbound.study.stages.rollout import roll
 
 
 def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
     """Write rows.jsonl and, for an emulator with a chain, bias.json."""
-    emulator, test, section = load(place.emulator()), place.material.test, job.evaluate
-    emulator.model.to(place.material.device)
-    prediction = np.load(place.inputs["rollout"] / "prediction.npy", mmap_mode="r", allow_pickle=False)
+    (emulator, prediction), test, section = _rolled_out(job, place), place.material.test, job.evaluate
     _, count, steps = prediction.shape[:3]
     past = emulator.model.frame.task.past
     about = About(job.dataset, place.label, place.seed, **place.cost)
@@ -38,11 +39,13 @@ def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
         spread=emulator.normalisation.std,
         steps=_steps(section, steps),
         correlate=None if section.correlate == "auto" else section.correlate,
+        mask=None if emulator.mask is None else emulator.mask.cpu(),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewSamples)  # the record says from how many trajectories
         rows = score(scene, about)
-    rows += score_steps(*single_steps(emulator, test, section.pairs, place.material.device), about, scene.spread)
+    steps_made = single_steps(emulator, test, section.pairs, place.material.device)
+    rows += score_steps(*steps_made, about, scene.spread, scene.mask)
     if (chain := chain_of(emulator.model)) is not None:
         curve = _biases(chain, place, section)
         write_json(place.folder / "bias.json", [row.as_dict() for row in curve], None)
@@ -51,6 +54,21 @@ def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
             _gradients(chain, place, section)
     write_rows(place.folder / "rows.jsonl", rows)
     return {"rows": len(rows), "trajectories": count}
+
+
+def _rolled_out(job: EvaluateJob, place: Place) -> tuple[Emulator, np.ndarray]:
+    """An emulator and its rollouts: those of earlier stages, or made here where nothing is trained."""
+    material = place.material
+    if isinstance(job, UntrainedJob):
+        data = material.test
+        frame = Frame(len(data.channels), task_of(job.task), mask=material.mask)
+        model = make(job.method.model, None, frame, {})
+        made = Emulator(model, material.normalisation, data.channels, data.dt, data.conditions)
+        alike = replace(job.rollout, members=min(2, job.rollout.members))  # two are enough for a score of ensembles
+        return made, roll(made, material.test, alike, place.seed)[0]
+    emulator = load(place.emulator())
+    emulator.model.to(material.device)
+    return emulator, np.load(place.inputs["rollout"] / "prediction.npy", mmap_mode="r", allow_pickle=False)
 
 
 def single_steps(emulator: Emulator, test: Trajectories, count: int, device: str) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from biasbound._io import read_json
+from biasbound.core.mask import Mask, cleared
 from biasbound.core.noise import Condition, State
 from biasbound.data.batches import Batch
 from biasbound.data.formats import load
@@ -82,6 +83,12 @@ class Material:
         return Normalisation(*(tuple(values.tolist()) for values in every))
 
     @cached_property
+    def mask(self) -> Mask | None:
+        """The valid points, where not all of them are."""
+        found = getattr(self.train, "mask", None)
+        return None if found is None else torch.as_tensor(found).to(self.device)
+
+    @cached_property
     def scale(self) -> float:
         """Spread of y − x in the network's units."""
         found = self.train.statistics
@@ -89,11 +96,11 @@ class Material:
 
     def network(self, wanted: NetworkConfig, task: Task) -> NetSpec:
         """The network of the study, as these data need it."""
-        return network_for(wanted, self.train.layout, task, self.train.conditions)
+        return network_for(wanted, self.train.layout, task, self.train.conditions, self.mask is not None)
 
     def encode(self, batch: Batch) -> Batch:
-        """A batch in the network's units, where the network is."""
-        frames = self.normalisation.encode(batch.frames.to(self.device), 2)
+        """A batch in the network's units, where the network is; 0 at masked points."""
+        frames = cleared(self.normalisation.encode(batch.frames.to(self.device), 2), self.mask)
         return Batch(frames, self.normalisation.planes(batch.conditions, frames))
 
     def batches(self, window: int, symmetries: Sequence[str] = ()) -> tuple[Callable[[Any], Batch], int]:
@@ -134,10 +141,12 @@ def task_of(told: TaskConfig) -> Task:
     return made
 
 
-def network_for(wanted: NetworkConfig, data: Layout, task: Task, conditions: Sequence[str] = ()) -> NetSpec:
-    """The network that fits these data: x with its conditions in, and y out."""
+def network_for(
+    wanted: NetworkConfig, data: Layout, task: Task, conditions: Sequence[str] = (), masked: bool = False
+) -> NetSpec:
+    """The network that fits these data: x with its conditions and the mask in, and y out."""
     channels = len(data.channels)
-    inputs = task.inputs(channels) + len(conditions)
+    inputs = task.inputs(channels) + len(conditions) + masked
     spec = NetSpec(wanted.name, inputs, channels, data.grid, data.boundary, wanted.chosen())
     try:
         return spec.resolved()

@@ -56,7 +56,7 @@ def roll(
     steps = options.steps or test.layout.frames - past
     first = test.condition_on(*emulator.conditions).select(slice(count)).windows(past - 1)
     starts = first[np.arange(count) * first.per_trajectory]
-    device = next(emulator.model.parameters()).device
+    device = next((p.device for p in emulator.model.parameters()), torch.device("cpu"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Broken)  # counted in the record, and told from there
         rolled = emulator.rollout(

@@ -39,7 +39,8 @@ def make_search(job: SearchJob, place: Place) -> dict[str, Any]:
     options = SearchOptions(**{f.name: getattr(job.search, f.name) for f in fields(SearchOptions)})
     torch.manual_seed(place.seed)
     spec = material.network(job.network, task)
-    made: Any = job.method.build(spec, task, material.scale, {**job.options, "schedule": grid(options)})
+    told = {**job.options, "schedule": grid(options)}
+    made: Any = job.method.build(spec, task, material.scale, told, material.mask)
     batch, items = material.batches(task.window(), job.train.symmetries)
     trainer = Trainer(
         made.to(material.device),

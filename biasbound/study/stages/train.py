@@ -12,6 +12,7 @@ from torch import nn
 from biasbound._io import read_lines, remove, write_lines
 from biasbound.core.bias import Measure, bias_curve
 from biasbound.core.ladder import grid
+from biasbound.core.mask import error_of
 from biasbound.core.schedule import Schedule
 from biasbound.models.diffusion import chain_of
 from biasbound.models.emulator import Emulator, load
@@ -38,7 +39,7 @@ def make_train(job: TrainJob, place: Place) -> dict[str, Any]:
         options["schedule"] = Schedule([grid(job.search).sigma[-1]])
     torch.manual_seed(place.seed)
     spec = material.network(job.network, task)
-    model = job.method.build(spec, task, material.scale, options).to(material.device)
+    model = job.method.build(spec, task, material.scale, options, material.mask).to(material.device)
     if searched is not None and job.warm_start:
         model.load_state_dict(load_tensors(searched / "start.safetensors")[0])
     fit = _within(fit_options(job.train, place.seed), job.budget, model)
@@ -130,7 +131,7 @@ def _measured(train: TrainConfig, place: Place) -> Callable[[nn.Module, int], Ma
         if not pairs:
             pairs["x"], pairs["y"] = place.material.pairs("valid", train.pairs, model.frame.task)
         x, y = pairs["x"], pairs["y"]
-        error = (model.advance(x, seeded(update)) - y).square().mean().item()
+        error = error_of(model, model.advance(x, seeded(update)), y).square().mean().item()
         if (chain := chain_of(model)) is not None:
             how = Measure(draws=1, generator=seeded(update), transition=chain.transition)
             rows = [row.as_dict() for row in bias_curve(chain, x, y, chain.schedule, how)]
