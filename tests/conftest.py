@@ -21,6 +21,19 @@ def rng():
     return torch.Generator().manual_seed(0)
 
 
+@pytest.fixture
+def own_names(monkeypatch):
+    """Networks that a test adds or imports by name are gone after it."""
+    from biasbound import registry
+    from biasbound.nets import NETS
+
+    monkeypatch.setattr(registry, "_ALLOWED", set())
+    before = dict(NETS)
+    yield
+    NETS.clear()
+    NETS.update(before)
+
+
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory):
     """The smoke study of every method, from data to report; nobody may write into it.

@@ -24,8 +24,7 @@ TESTS = "\n".join(p.read_text() for p in (ROOT / "tests").rglob("test_*.py"))
 
 @pytest.mark.long
 def test_the_readme_program_runs(tmp_path):
-    programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    program = next(p for p in programs if "greedy_schedule" in p)
+    program = next(p for p in programs("README.md") if "greedy_schedule" in p)
     program += "assert next_state.shape == y.shape and len(ladder) < len(levels)\n"
     run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
@@ -33,7 +32,7 @@ def test_the_readme_program_runs(tmp_path):
     assert (tmp_path / "ladder.json").exists()
 
 
-PAGES = ("README.md", "docs/studies.md", "docs/report.md", "docs/data.md", "docs/metrics.md")
+PAGES = ("README.md", "docs/studies.md", "docs/report.md", "docs/data.md", "docs/metrics.md", "docs/own-network.md")
 # Commands of the pages, at the size of a test: what a page says → what is run.
 SMALLER = {
     "--preset ks-demo": "--preset ks-smoke --methods direct-residual,adaptive-scaled-residual,"
@@ -56,6 +55,10 @@ def blocks(page):
         yield from (line.partition("#")[0].strip() for line in block.splitlines())
 
 
+def programs(page):
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
 def smaller(command):
     for said, meant in SMALLER.items():
         command = command.replace(said, meant)
@@ -72,6 +75,7 @@ def command_preset(words):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("own_names")
 def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]})  # others: test_report
@@ -80,7 +84,10 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
     fields = np.sin(x + phase - 0.3 * np.arange(12)[:, None])[:, :, None].astype(np.float32)
     save(Trajectories.from_array(fields, dt=0.8, channels=["u"], name="waves"), Path("waves.h5"))
     ran = 0
+    monkeypatch.syspath_prepend(str(tmp_path))
     for page in PAGES:
+        for module in (p for p in programs(page) if re.match(r"# \w+\.py\n", p)):
+            Path(module.split()[1]).write_text(module)
         for line in filter(None, blocks(page)):
             program, *rest = shlex.split(line)
             if program == "make":
@@ -93,10 +100,11 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
                 ran += 1
     assert ran > 25
 
-    (program,) = re.findall(r"```python\n(import biasbound\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    known = {"x0": torch.from_numpy(fields[:2, 0])}
-    exec(program.replace("steps=100", "steps=2"), known)  # noqa: S102 - our own page
-    assert known["rollout"].states.shape == (8, 2, 2, 1, 64)
+    for page in ("README.md", "docs/own-network.md"):
+        (program,) = (p for p in programs(page) if p.startswith("import biasbound\n"))
+        known = {"x0": torch.from_numpy(fields[:2, 0])}
+        exec(program.replace("steps=100", "steps=2"), known)  # noqa: S102 - our own page
+        assert known["rollout"].states.shape == (8, 2, 2, 1, 64)
 
 
 def test_the_demos_table_is_the_one_on_record():
@@ -129,6 +137,7 @@ def test_every_decision_names_tests_that_exist():
         "docs/decisions.md",
         "docs/log.md",
         "docs/metrics.md",
+        "docs/own-network.md",
         "docs/report.md",
         "docs/results.md",
         "docs/studies.md",

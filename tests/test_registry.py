@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from functools import partial
 from importlib.metadata import EntryPoint
 
 import pytest
 
 from biasbound import registry
-from biasbound.registry import additions, allow, described, find, home, kinds, known, name_of, restore
+from biasbound.registry import additions, allow, described, enrol, find, home, kinds, known, name_of, restore
 
 
 def one(levels):
@@ -157,6 +158,23 @@ def test_additions_wait_for_a_registry_that_is_not_loaded_yet():
     restore(registry.Additions(frozenset(), {"later": {"two": two}}))
     later = home("later", {"one": one})
     assert known(later) == ("one", "two")
+
+
+def test_what_was_typed_is_imported_by_each_worker_for_itself(state, package):
+    """A module in the current folder is on nobody's path: its things cannot be sent."""
+    allow([package])
+    find(state, package)
+    told = additions()
+    assert package in told.allowed
+    assert "things" not in told.entries
+
+
+def test_a_thing_that_a_call_was_given_has_its_own_name(state):
+    assert enrol(state, two) == f"{__name__}:two"
+    assert find(state, f"{__name__}:two") is two
+    assert enrol(state, partial(two, levels=1)) == f"{__name__}:two"  # in its place
+    assert find(state, f"{__name__}:two").func is two
+    assert enrol(state, "one") == "one"
 
 
 def test_built_in_names_are_no_additions(state):

@@ -29,7 +29,7 @@ def reading(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _ends(text: str) -> list[float]:
-    low, colon, high = text.partition(":")
+    low, _, high = text.partition(":")
     try:
         return [float(low), float(high)]
     except ValueError:

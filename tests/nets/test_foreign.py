@@ -9,7 +9,6 @@ from own_networks import Convolution
 from torch import nn
 from toys import seeded
 
-from biasbound import registry
 from biasbound.nets import NETS, NetSpec
 from biasbound.nets.foreign import Call, Foreign, adopt, timestep
 from biasbound.registry import enrol
@@ -189,11 +188,9 @@ def test_a_module_is_copied_and_says_how_many_channels_it_needs():
         adopt(mine, SPEC, True)(Z, X, LEVEL)
 
 
-def test_what_a_call_was_given_is_found_by_its_own_name(monkeypatch):
-    monkeypatch.setattr(registry, "_ALLOWED", set())
-    for thing in (Convolution, Convolution(2, 1), partial(Convolution, width=4)):
-        monkeypatch.setitem(NETS, "own_networks:Convolution", None)
-        assert enrol(NETS, thing) == "own_networks:Convolution"
-        spec = NetSpec(enrol(NETS, thing), 2, 1, (16,))
-        assert spec.build(False)(X).shape == Z.shape
-    assert enrol(NETS, "package.module:name") == "package.module:name"
+@pytest.mark.usefixtures("own_names")
+@pytest.mark.parametrize("thing", [Convolution, Convolution(2, 1), partial(Convolution, width=4)])
+def test_what_a_call_was_given_is_built_by_its_name(thing):
+    spec = NetSpec(enrol(NETS, thing), 2, 1, (16,))
+    assert spec.name == "own_networks:Convolution"
+    assert spec.build(False)(X).shape == Z.shape

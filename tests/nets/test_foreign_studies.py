@@ -33,15 +33,7 @@ from biasbound.study.parsing import presets, read_config
 from biasbound.train.options import FitOptions
 from biasbound.train.trainer import Trainer
 
-
-@pytest.fixture(autouse=True)
-def state(monkeypatch):
-    """Names that a test adds are gone after it."""
-    monkeypatch.setattr(registry, "_ALLOWED", set())
-    before = dict(NETS)
-    yield
-    NETS.clear()
-    NETS.update(before)
+pytestmark = pytest.mark.usefixtures("own_names")
 
 
 def fitted(net, noisy, windows, updates=4, **how):

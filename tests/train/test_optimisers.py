@@ -50,6 +50,18 @@ def rotation(n, seed):
     return torch.linalg.qr(parameter(n, n, seed=seed).detach()).Q
 
 
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_a_complex_number_is_two_real_ones(name):
+    """As in the Fourier layers of a neural operator: the same updates as on its real and imaginary parts."""
+    real = [parameter(4, 3, 5, 2), parameter(6, 2, seed=2)]
+    whole = [nn.Parameter(torch.view_as_complex(p.detach().clone())) for p in real]
+    given = list(gradients(real, 25))
+    make = find(OPTIMISERS, name)
+    parts = follow(make(real, 0.01, 0.1), real, given)
+    made = follow(make(whole, 0.01, 0.1), whole, [[torch.view_as_complex(g) for g in grads] for grads in given])
+    assert all(torch.allclose(torch.view_as_real(a), b, rtol=1e-12) for a, b in zip(made, parts, strict=True))
+
+
 # --- laws of SOAP --------------------------------------------------------------------------------
 
 
