@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from biasbound.data.formats import load
+from biasbound.models import emulator as emulators
+from biasbound.models.diffusion import chain_of
+from biasbound.models.normalise import Normalisation
+from biasbound.models.task import Forecast
 from biasbound.registry import imported
+from biasbound.study.stages.material import spread
+from biasbound.study.stages.rollout import require_fit
 
 
 @dataclass(frozen=True)
@@ -23,16 +30,8 @@ class Subject:
     start: Any = "sigma"  # the rule for σ_0 that suits its prediction
 
 
-def add_stride(parser: argparse.ArgumentParser) -> None:
-    """The options that `opened` reads."""
-    parser.add_argument("--stride-time", type=int, default=1, metavar="N", help="use every N-th frame of the data")
-    parser.add_argument("--stride-space", type=int, default=1, metavar="N", help="use every N-th grid point")
-
-
 def opened(given: argparse.Namespace) -> Any:
     """The trajectories of --data, with its strides."""
-    from biasbound.data.formats import load
-
     return load(given.data).stride(time=given.stride_time, space=given.stride_space)
 
 
@@ -43,10 +42,6 @@ def subject_of(what: str | Path, given: argparse.Namespace) -> Subject:
     data = opened(given)
     if Path(what).is_dir():
         return _emulated(what, data, given.pairs)
-    from biasbound.models.normalise import Normalisation
-    from biasbound.models.task import Forecast
-    from biasbound.study.stages.material import spread
-
     denoiser, task = _made(str(what)), Forecast()
     batch = spread(data.windows(task.window()), given.pairs)
     frames = batch.frames
@@ -57,12 +52,7 @@ def subject_of(what: str | Path, given: argparse.Namespace) -> Subject:
 
 
 def _emulated(folder: str | Path, data: Any, pairs: int) -> Subject:
-    from biasbound.models.diffusion import chain_of
-    from biasbound.models.emulator import load
-    from biasbound.study.stages.material import spread
-    from biasbound.study.stages.rollout import require_fit
-
-    emulator = load(folder)
+    emulator = emulators.load(folder)
     chain = chain_of(emulator.model)
     if chain is None:
         raise ValueError(f"{folder} has no chain to measure: only a diffusion emulator has one")

@@ -87,18 +87,18 @@ def _write(folder: Path, schedule: Schedule, table: TwoStepTable, found: Explora
 
 def _landscape(schedule: Schedule, table: TwoStepTable, tau: float) -> dict[str, Any]:
     """Every two-step bias between the levels, and their clean errors."""
-    biases = [{"to": to, "from": start, **_told(bias)} for to, start, bias in table.matrix()]
+    biases = [{"to": to, "from": start, **told_of(bias)} for to, start, bias in table.matrix()]
     return {
         "tau": tau,
         "start": schedule.meta["start"],
         "start_sigma": schedule.sigma[0],
         "levels": table.levels,
-        "clean": [{"sigma": s, **_told(table.clean_error(s))} for s in table.levels],
+        "clean": [{"sigma": s, **told_of(table.clean_error(s))} for s in table.levels],
         "biases": biases,
     }
 
 
-def _told(found: Estimate) -> dict[str, float | None]:
+def told_of(found: Estimate) -> dict[str, float | None]:
     """Mean and standard error; a single pair has none, and JSON no infinity."""
     return {
         "mean": found.mean if math.isfinite(found.mean) else None,
@@ -110,7 +110,7 @@ def write_growth(grown: Grown, folder: Path, rank: int = 0) -> None:
     """Write schedule.json, landscape.json, growth.json and front.json of a ladder that grew."""
     if rank != 0:
         return
-    front = [{"calls": k, "sigma": s.sigma, **_told(found)} for k, (s, found) in sorted(grown.front.items())]
+    front = [{"calls": k, "sigma": s.sigma, **told_of(found)} for k, (s, found) in sorted(grown.front.items())]
     write_json(folder / "landscape.json", _landscape(grown.schedule, grown.table, grown.tau), None)
     write_json(folder / "growth.json", {"tau": grown.tau, "c": grown.growth.c, "rounds": grown.growth.history}, None)
     write_json(folder / "front.json", {"chosen": len(grown.schedule), "front": front}, None)
