@@ -28,10 +28,10 @@ def dry_run(path: Path, config: Config, units: Sequence[Any]) -> None:
     for unit in units:
         cost = ""
         if p := planned.get(unit.name):
-            cost = f" {p.parameters:>11,} {p.updates:>10,} {human(p.flops):>9} FLOP {human(p.bytes):>7}B"
+            cost = f" {p.parameters:>11,} {p.updates:>10,} {human(p.flops):>9} FLOP {human(float(p.bytes)):>7}B"
         print(f"{unit.name:<44} {run.state(unit):<7}{cost}")
-    total = sum(p.flops for p in planned.values())
-    largest = max((p.bytes for p in planned.values()), default=0)
+    total = sum((p.flops for p in planned.values()), 0.0)
+    largest = max((float(p.bytes) for p in planned.values()), default=0.0)
     print(f"all trainings: {human(total)} FLOP; the largest needs {human(largest)}B")
 
 

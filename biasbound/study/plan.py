@@ -90,7 +90,7 @@ def _measured(chosen: Method, spec: NetSpec, layout: Layout) -> tuple[int, int, 
     return counter.get_total_flops(), sum(kept.values()), parameters
 
 
-def human(count: float | int) -> str:
+def human(count: float) -> str:
     """3 significant digits with a unit prefix."""
     for prefix in ("", "k", "M", "G", "T", "P", "E"):
         if count < 1000:
