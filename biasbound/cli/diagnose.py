@@ -7,59 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from biasbound.cli.subject import Subject, add_network, add_stride, subject_of
+from biasbound._io import write_json
+from biasbound.cli.subject import Subject, subject_of
+from biasbound.core.appendix import appendices, predictions
+from biasbound.core.diagnose import diagnose as diagnosed
+from biasbound.core.diagnose import require_stable
+from biasbound.core.ladder import measure_of
+from biasbound.core.options import SearchOptions
+from biasbound.core.schedule import Schedule
 
 
-def add_parser(commands: Any) -> None:
-    """Register `diagnose`, which sets `run`."""
-    diagnose = commands.add_parser(
-        "diagnose",
-        help="bias curves and a recommended ladder for a saved emulator, or for your own denoiser",
-        epilog="example: biasbound diagnose my_package.model:make_denoiser --data test.h5 --out diagnosis",
-    )
-    diagnose.add_argument(
-        "what", metavar="WHAT", help="an emulator's folder, or package.module:factory of your own denoiser"
-    )
-    diagnose.add_argument("--data", type=Path, required=True, metavar="FILE", help="trajectories to measure on")
-    diagnose.add_argument(
-        "--schedule", type=Path, metavar="FILE", help="the schedule in use (an emulator has its own)"
-    )
-    diagnose.add_argument("--tau", type=float, default=1.05, help="bound on the biases (default 1.05)")
-    diagnose.add_argument(
-        "--power", type=int, choices=(1, 2), default=1, help="τ bounds ratios of norms (1) or of squared norms (2)"
-    )
-    diagnose.add_argument(
-        "--statistic",
-        choices=("mean", "pooled", "q95"),
-        default="mean",
-        help="τ bounds the mean over pairs (paper), the ratio of root mean squares, or the 95th percentile",
-    )
-    diagnose.add_argument("--levels", type=int, default=24, help="of the grid (default 24)")
-    diagnose.add_argument("--sigma-min", type=float, default=1e-3, help="its lowest level (default 0.001)")
-    diagnose.add_argument("--pairs", type=int, default=128, help="pairs to measure on (default 128)")
-    diagnose.add_argument("--draws", type=int, default=2, help="noise draws per bias (default 2)")
-    diagnose.add_argument("--raw", action="store_true", help="your denoiser takes data as they are, not normalised")
-    diagnose.add_argument(
-        "--appendix",
-        action="store_true",
-        help="also the bound of the paper's Appendix B and the prediction of Appendix C; takes several times as long",
-    )
-    diagnose.add_argument(
-        "--against",
-        metavar="WHAT",
-        help="another emulator or denoiser: which of the two does Appendix C call more stable?",
-    )
-    diagnose.add_argument("--out", type=Path, metavar="FOLDER", help="write diagnosis.json, ladder.json and pictures")
-    add_network(diagnose)
-    add_stride(diagnose)
-    diagnose.set_defaults(run=_diagnose)
-
-
-def _diagnose(given: argparse.Namespace) -> None:
-    from biasbound.core.diagnose import diagnose, require_stable
-    from biasbound.core.options import SearchOptions
-    from biasbound.core.schedule import Schedule
-
+def diagnose(given: argparse.Namespace) -> None:
+    """Print the biases level by level and along both chains; unstable everywhere is an error."""
     if given.against is not None and not given.appendix:
         raise ValueError("--against compares by Appendix C: give --appendix too")
     bounds = {name: getattr(given, name) for name in ("tau", "power", "statistic", "levels", "sigma_min", "draws")}
@@ -68,7 +27,7 @@ def _diagnose(given: argparse.Namespace) -> None:
     if given.schedule is not None:
         subject = replace(subject, schedule=Schedule.load(given.schedule))
     how = {"transition": subject.transition, "start": subject.start}
-    found = diagnose(subject.denoiser, subject.x, subject.y, options, subject.schedule, **how)
+    found = diagnosed(subject.denoiser, subject.x, subject.y, options, subject.schedule, **how)
     if given.appendix:
         found = replace(found, appendices=_appendices(found, subject, other))
     print(f"{given.what} on {len(subject.x)} pairs of {given.data}, τ = {given.tau}{_bounded(options)}")
@@ -111,9 +70,6 @@ def _along(name: str, schedule: Any, rows: Any, options: Any) -> None:
 
 def _appendices(found: Any, subject: Subject, other: Subject | None) -> Any:
     """Both appendices, along the schedule in use or else the recommended ladder."""
-    from biasbound.core.appendix import appendices, predictions
-    from biasbound.core.ladder import measure_of
-
     chain = subject.schedule if subject.schedule is not None else found.ladder
     how = measure_of(found.options, subject.transition, batch_size=128)
     made = appendices(subject.denoiser, subject.x, subject.y, found.levels, chain, how)
@@ -156,7 +112,6 @@ def _verdict(made: Any, name: str) -> None:
 
 
 def _keep(folder: Path, found: Any) -> None:
-    from biasbound._io import write_json
     from biasbound.report.diagnosis import appendix_figure, diagnosis_figure
     from biasbound.report.figures import save_figure
 

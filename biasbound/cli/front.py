@@ -3,47 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import Any
 
-from biasbound.cli.subject import Subject, add_network, add_stride, subject_of
+from biasbound._io import write_json
+from biasbound.cli.subject import Subject, subject_of
+from biasbound.core.front import at_most, best_schedule, inference_error, optimal_schedules
+from biasbound.core.schedule import Schedule, log_uniform
+from biasbound.study.stages.material import seeded
+from biasbound.study.stages.search import told_of
 
 
-def add_parser(verbs: Any) -> None:
-    """Register `front`, which sets `run`."""
-    front = verbs.add_parser(
-        "front",
-        help="the best ladder of an emulator for every number of calls, by its measured error",
-        epilog="example: biasbound schedule front runs/ks-demo/03-train/adaptive-scaled-residual/seed-0/emulator --data valid.h5",
-    )
-    front.add_argument("emulator", metavar="EMULATOR", help="an emulator's folder")
-    front.add_argument("--data", type=Path, required=True, metavar="FILE", help="trajectories to measure on")
-    levels = front.add_mutually_exclusive_group()
-    levels.add_argument(
-        "--levels",
-        type=int,
-        metavar="N",
-        help="a grid of N levels between the emulator's lowest and highest, beside its own (default: its own levels)",
-    )
-    levels.add_argument("--schedule", type=Path, metavar="FILE", help="choose among the levels of this schedule file")
-    front.add_argument("--calls", type=int, default=6, help="longest ladder (default 6)")
-    front.add_argument("--pairs", type=int, default=128, help="pairs to measure on (default 128)")
-    front.add_argument("--draws", type=int, default=2, help="noise draws per pair (default 2)")
-    front.add_argument("--seed", type=int, default=0, help="of the noise (default 0)")
-    front.add_argument("--out", type=Path, metavar="JSON", help="write the front here")
-    front.add_argument("--take", metavar="K", help="write the ladder with K calls, or the `best`, to --ladder")
-    front.add_argument("--ladder", type=Path, metavar="FILE", help="schedule file to write")
-    add_network(front)
-    add_stride(front)
-    front.set_defaults(run=_front)
-
-
-def _front(given: argparse.Namespace) -> None:
-    from biasbound._io import write_json
-    from biasbound.core.front import at_most, best_schedule, inference_error, optimal_schedules
-    from biasbound.study.stages.material import seeded
-
+def front(given: argparse.Namespace) -> None:
+    """Print the front, mark the emulator's own ladder, and write what was asked for."""
     if (given.take is None) != (given.ladder is None):
         raise ValueError("--take K and --ladder FILE belong together: which ladder, and where it is written")
     if not Path(given.emulator).is_dir():
@@ -66,19 +38,20 @@ def _front(given: argparse.Namespace) -> None:
     if not on_front:
         _line(len(own), own, error, "its own ladder")
     if given.out is not None:
-        told = [{"calls": k, "sigma": ladder.sigma, **_told(found)} for k, (ladder, found) in front.items()]
+        told = [{"calls": k, "sigma": ladder.sigma, **told_of(found)} for k, (ladder, found) in front.items()]
         about = {"emulator": given.emulator, "data": str(given.data), "pairs": len(subject.x), **how, "levels": levels}
-        mine = {"calls": len(own), "sigma": own.sigma, **_told(error)}
+        mine = {"calls": len(own), "sigma": own.sigma, **told_of(error)}
         write_json(given.out, {"chosen": len(own), "best": best, "front": told, "own": mine, "about": about})
         print(f"wrote {given.out}")
     if chosen is not None:
-        _write(given.ladder, *front[chosen])
+        ladder, found = front[chosen]
+        Schedule(ladder.sigma, {"method": "front", "error": told_of(found)}).save(given.ladder)
+        look = f"look at it with: biasbound schedule show {given.ladder}"
+        print(f"wrote {given.ladder}: {len(ladder)} levels; {look}")
 
 
 def _levels(subject: Subject, given: argparse.Namespace) -> list[float]:
     """What ladders are made of: the emulator's own levels are always among a grid's, and the top is its own."""
-    from biasbound.core.schedule import Schedule, log_uniform
-
     own = subject.schedule.sigma
     if given.schedule is not None:
         return list(Schedule.load(given.schedule).sigma)
@@ -104,15 +77,3 @@ def _taken(wanted: str, front: Any, best: int) -> int:
 def _line(calls: int, ladder: Any, error: Any, mark: str) -> None:
     levels = " ".join(f"{s:.4g}" for s in ladder.sigma)
     print(f"{calls:5d} {error!s:>20}  {levels}{f'  ({mark})' if mark else ''}")
-
-
-def _told(error: Any) -> dict[str, float | None]:
-    """Mean and standard error; a single pair has none, and JSON no infinity."""
-    return {"mean": error.mean, "stderr": error.stderr if math.isfinite(error.stderr) else None}
-
-
-def _write(path: Path, ladder: Any, error: Any) -> None:
-    from biasbound.core.schedule import Schedule
-
-    Schedule(ladder.sigma, {"method": "front", "error": _told(error)}).save(path)
-    print(f"wrote {path}: {len(ladder)} levels; look at it with: biasbound schedule show {path}")

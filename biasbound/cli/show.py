@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from biasbound._io import cores
+from biasbound._io import cores, read_lines
+from biasbound.report.tables import table1
 from biasbound.study.config import Config
+from biasbound.study.execute import Manner
+from biasbound.study.folder import RunDir, open_run
+from biasbound.study.graph import study_units
 from biasbound.study.parsing import ConfigParser
+from biasbound.study.plan import human, plan
+from biasbound.study.rescore import rescore
 
 
 def dry_run(path: Path, config: Config, units: Sequence[Any]) -> None:
     """Stages, parameters, updates, operations and memory; nothing is written."""
-    from biasbound.study.folder import RunDir
-    from biasbound.study.plan import human, plan
-
     run = RunDir(path, config)
     planned = {p.unit.name: p for p in plan(config, units)}
     print(f"{path}: {len(units)} units")
     print(f"{'unit':<44} {'state':<7} {'parameters':>11} {'updates':>10} {'operations':>12} {'memory':>9}")
     for unit in units:
-        p = planned.get(unit.name)
-        cost = (
-            ""
-            if p is None
-            else (f" {p.parameters:>11,} {p.updates:>10,} {human(p.flops):>9} FLOP {human(float(p.bytes)):>7}B")
-        )
+        cost = ""
+        if p := planned.get(unit.name):
+            cost = f" {p.parameters:>11,} {p.updates:>10,} {human(p.flops):>9} FLOP {human(float(p.bytes)):>7}B"
         print(f"{unit.name:<44} {run.state(unit):<7}{cost}")
-    total = sum(p.flops for p in planned.values())
-    print(
-        f"all trainings: {human(total)} FLOP; the largest needs {human(float(max((p.bytes for p in planned.values()), default=0)))}B"
-    )
+    total = sum((p.flops for p in planned.values()), 0.0)
+    largest = max((float(p.bytes) for p in planned.values()), default=0.0)
+    print(f"all trainings: {human(total)} FLOP; the largest needs {human(largest)}B")
 
 
-def status(path: Path) -> None:
+def status(given: argparse.Namespace) -> None:
     """Where a run stands, one line per unit."""
-    from biasbound._io import read_lines
-    from biasbound.study.folder import open_run
-    from biasbound.study.graph import study_units
-
+    path: Path = given.folder
     run = open_run(path)
     units = study_units(run.config)
     count: dict[str, int] = {}
@@ -61,10 +58,6 @@ def status(path: Path) -> None:
 
 def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     """Score the kept emulators of a record on test data made anew; 0 if their intervals hold the new values."""
-    from biasbound.report.tables import table1
-    from biasbound.study.execute import Manner
-    from biasbound.study.rescore import rescore
-
     parser = ConfigParser(
         prog="biasbound evaluate RECORD", description="Score kept emulators again, on test data made anew."
     )

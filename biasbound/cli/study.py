@@ -7,40 +7,38 @@ What is done and unchanged is skipped. Changed settings that would throw finishe
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-from biasbound.cli.show import dry_run, rescored
-from biasbound.cli.wish import STUDY_COMMANDS, Wish, wish_of
-from biasbound.study.parsing import to_yaml
+from biasbound.cli.show import dry_run
+from biasbound.cli.wish import STUDY_COMMANDS, Wish
+from biasbound.metrics.rows import read_rows
+from biasbound.report.tables import demo_table, table1
+from biasbound.study.execute import Manner, collect, make_units
+from biasbound.study.folder import RunDir, Unit, open_run, save_config
+from biasbound.study.graph import study_units
+from biasbound.study.view import watching
 
 
-def study(verb: str, argv: Sequence[str]) -> int:
-    """Run one of `STUDY_COMMANDS`; returns the exit code."""
-    if verb == "evaluate" and argv and _is_record(Path(argv[0])):
-        return rescored(Path(argv[0]), argv[1:])
-    wish = wish_of(verb, list(argv))
-    if wish.shown:
-        print(to_yaml(wish.config), end="")
-        return 0
-    from biasbound.study.execute import Manner
-    from biasbound.study.folder import open_run, save_config
-
-    units = _units(wish)
+def study(wish: Wish) -> int:
+    """Do what one of `STUDY_COMMANDS` asks for; returns the exit code."""
+    stage = STUDY_COMMANDS[wish.verb][0]
+    units = study_units(wish.config, wish.methods, "evaluate" if stage == "report" else stage)
     if wish.dry:
         dry_run(wish.run, wish.config, units)
         return 0
     manner = Manner(**wish.manner)  # refused before anything is made
     if int(os.environ.get("RANK", "0")) > 0:  # under torchrun the first process alone keeps the folder
-        return _help(wish, units, manner)
+        outcome = make_units(RunDir(wish.run, wish.config), units, manner, lambda event: None)
+        return 2 if outcome.failed else 0
     known = (wish.run / "run.json").exists()
     run = open_run(wish.run, wish.config)
     code = 0
     with run.writing():
-        if verb == "report":
+        if wish.verb == "report":
             if known:
                 _stale(run, "a report makes none of them: give these settings to `run --redo`")
             _report(run, wish)
@@ -49,39 +47,14 @@ def study(verb: str, argv: Sequence[str]) -> int:
                 _settle(run, wish)
                 save_config(run)
             code = _make(run, wish, units, manner)
-            if verb == "run" and code == 0:
+            if wish.verb == "run" and code == 0:
                 _report(run, wish)
     _next(wish, code)
     return code
 
 
-def _is_record(folder: Path) -> bool:
-    """Whether a folder holds kept emulators with their rows, and is no run."""
-    kept = all((folder / name).exists() for name in ("config.yaml", "results.jsonl"))
-    return kept and not (folder / "run.json").exists()
-
-
-def _help(wish: Wish, units: Sequence[Any], manner: Any) -> int:
-    """Take part in the trainings of another process."""
-    from biasbound.study.execute import make_units
-    from biasbound.study.folder import RunDir
-
-    run = RunDir(wish.run, wish.config)
-    outcome = make_units(run, units, manner, lambda event: None)
-    return 2 if outcome.failed else 0
-
-
-def _units(wish: Wish) -> list[Any]:
-    from biasbound.study.graph import study_units
-
-    stage = STUDY_COMMANDS[wish.verb][0]
-    return study_units(wish.config, wish.methods, "evaluate" if stage == "report" else stage)
-
-
-def _stale(run: Any, cure: str | None) -> list[Any]:
+def _stale(run: RunDir, cure: str | None) -> list[Unit]:
     """The units that these settings make stale; with a `cure` they are refused by name."""
-    from biasbound.study.graph import study_units
-
     stale = [unit for unit in study_units(run.config) if run.state(unit) == "stale"]
     if stale and cure:
         names = ", ".join(unit.name for unit in stale)
@@ -89,21 +62,14 @@ def _stale(run: Any, cure: str | None) -> list[Any]:
     return stale
 
 
-def _settle(run: Any, wish: Wish) -> None:
+def _settle(run: RunDir, wish: Wish) -> None:
     """Refuse settings that make finished work stale, or throw it away when told to, its results too."""
-    from biasbound.study.execute import collect
-    from biasbound.study.graph import study_units
-
     cure = None if wish.redo else "give --redo to make them again, or another folder"
     run.discard(_stale(run, cure))
     collect(run, study_units(run.config))
 
 
-def _make(run: Any, wish: Wish, units: Sequence[Any], manner: Any) -> int:
-    from biasbound.study.execute import collect, make_units
-    from biasbound.study.graph import study_units
-    from biasbound.study.view import watching
-
+def _make(run: RunDir, wish: Wish, units: Sequence[Unit], manner: Manner) -> int:
     print(f"{run.path}: {len(units)} units of {wish.source}, methods {', '.join(wish.methods)}", flush=True)
     with watching() as tell:
         outcome = make_units(run, units, manner, tell)
@@ -112,29 +78,15 @@ def _make(run: Any, wish: Wish, units: Sequence[Any], manner: Any) -> int:
         path = collect(run, study_units(run.config))
         if path is not None:
             print(f"{path}: written")
-            _table(path)
+            print(demo_table(read_rows(path)).text())
     for name, problem in outcome.failed.items():
         print(f"biasbound: {name} failed: {problem}", file=sys.stderr)
     return 2 if outcome.failed else 0
 
 
-def _table(path: Path) -> None:
-    from biasbound.metrics.rows import read_rows
-    from biasbound.report.tables import demo_table
-
-    print(demo_table(read_rows(path)).text())
-
-
-def _report(run: Any, wish: Wish) -> None:
+def _report(run: RunDir, wish: Wish) -> None:
     """Tables, figures and the page of what is there; `run` makes them once, `report` whenever asked."""
-    import time
-
-    from biasbound.metrics.rows import read_rows
-    from biasbound.report.tables import table1
     from biasbound.report.write import write_report
-    from biasbound.study.execute import collect
-    from biasbound.study.folder import Unit
-    from biasbound.study.graph import study_units
 
     units = study_units(run.config)
     done = tuple(u for u in units if u.stage == "evaluate" and run.state(u) == "done")
@@ -164,11 +116,11 @@ def _next(wish: Wish, code: int) -> None:
         print(f"next: biasbound {after} {wish.run}")
 
 
-def compare(paths: Sequence[Path], out: Path) -> None:
+def compare(given: argparse.Namespace) -> None:
     """One table, common figures and one page of several runs."""
     from biasbound.report.write import write_comparison
 
-    for path in write_comparison(list(paths), out):
+    for path in write_comparison(given.folders, given.out):
         if path.suffix != ".pdf":  # each figure is there twice
             print(f"{path}: written")
-    print(f"next: open {out / 'index.html'}")
+    print(f"next: open {given.out / 'index.html'}")

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from biasbound.data.formats import load
+from biasbound.models.diffusion import chain_of
+from biasbound.models.emulator import Emulator
+from biasbound.models.emulator import load as emulator
+from biasbound.models.normalise import Normalisation
+from biasbound.models.task import Forecast
 from biasbound.registry import imported
+from biasbound.study.stages.material import spread
+from biasbound.study.stages.rollout import require_fit
 
 
 @dataclass(frozen=True)
@@ -23,34 +31,15 @@ class Subject:
     start: Any = "sigma"  # the rule for σ_0 that suits its prediction
 
 
-def add_stride(parser: argparse.ArgumentParser) -> None:
-    """The options that `opened` reads."""
-    parser.add_argument("--stride-time", type=int, default=1, metavar="N", help="use every N-th frame of the data")
-    parser.add_argument("--stride-space", type=int, default=1, metavar="N", help="use every N-th grid point")
-
-
-def add_network(parser: argparse.ArgumentParser) -> None:
-    """The option that `loaded` reads."""
-    parser.add_argument(
-        "--network",
-        metavar="NAME",
-        help="package.module:name of the network, for an emulator with one of its author's own",
-    )
-
-
-def loaded(folder: str | Path, given: argparse.Namespace) -> Any:
+def loaded(folder: str | Path, given: argparse.Namespace) -> Emulator:
     """The emulator of a folder, with the network of --network where it needs one."""
-    from biasbound.models.emulator import load
-
     if given.network is not None and ":" not in given.network:
         raise ValueError(f"--network is package.module:name of a network of your own, got {given.network!r}")
-    return load(folder, given.network)
+    return emulator(folder, given.network)
 
 
 def opened(given: argparse.Namespace) -> Any:
     """The trajectories of --data, with its strides."""
-    from biasbound.data.formats import load
-
     return load(given.data).stride(time=given.stride_time, space=given.stride_space)
 
 
@@ -61,10 +50,6 @@ def subject_of(what: str | Path, given: argparse.Namespace) -> Subject:
     data = opened(given)
     if Path(what).is_dir():
         return _emulated(loaded(what, given), what, data, given.pairs)
-    from biasbound.models.normalise import Normalisation
-    from biasbound.models.task import Forecast
-    from biasbound.study.stages.material import spread
-
     denoiser, task = _made(str(what)), Forecast()
     batch = spread(data.windows(task.window()), given.pairs)
     frames = batch.frames
@@ -74,11 +59,7 @@ def subject_of(what: str | Path, given: argparse.Namespace) -> Subject:
     return Subject(str(what), denoiser, task.given(frames, batch.conditions), task.wanted(frames)[0])
 
 
-def _emulated(emulator: Any, folder: str | Path, data: Any, pairs: int) -> Subject:
-    from biasbound.models.diffusion import chain_of
-    from biasbound.study.stages.material import spread
-    from biasbound.study.stages.rollout import require_fit
-
+def _emulated(emulator: Emulator, folder: str | Path, data: Any, pairs: int) -> Subject:
     chain = chain_of(emulator.model)
     if chain is None:
         raise ValueError(f"{folder} has no chain to measure: only a diffusion emulator has one")

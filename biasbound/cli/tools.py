@@ -3,57 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import Any
 
-from biasbound.cli.subject import add_network, add_stride, loaded, opened
-
-
-def add_parsers(commands: Any) -> None:
-    """Register the commands; each sets `run`, which takes the arguments."""
-    _add_predict(commands)
-    _add_score(commands)
-
-
-def _add_predict(commands: Any) -> None:
-    predict = commands.add_parser(
-        "predict",
-        help="roll a saved emulator out from the first frames of a file",
-        epilog="example: biasbound predict runs/ks-demo/03-train/adaptive-scaled-residual/seed-0/emulator --data test.h5 --out p.npy",
-    )
-    predict.add_argument("emulator", type=Path, metavar="EMULATOR")
-    predict.add_argument("--data", type=Path, required=True, metavar="FILE")
-    predict.add_argument("--out", type=Path, required=True, metavar="NPY")
-    predict.add_argument("--steps", type=int, help="frames to predict (default: as many as the file has)")
-    predict.add_argument("--trajectories", type=int, help="how many (default: all)")
-    predict.add_argument("--members", type=int, default=1)
-    predict.add_argument("--seed", type=int, default=0)
-    predict.add_argument("--force", action="store_true", help="replace an existing file")
-    add_network(predict)
-    add_stride(predict)
-    predict.set_defaults(run=_predict)
+from biasbound.cli.subject import loaded, opened
+from biasbound.data.formats import load
+from biasbound.metrics.files import open_scene
+from biasbound.metrics.rows import About, write_rows
+from biasbound.metrics.score import score as scored
+from biasbound.report.tables import demo_table
+from biasbound.study.config import RolloutConfig
+from biasbound.study.stages.rollout import roll, save_array
 
 
-def _add_score(commands: Any) -> None:
-    score = commands.add_parser(
-        "score",
-        help="score a rollout that any code wrote as .npy",
-        epilog="example: biasbound score prediction.npy --truth test.h5 --name my-model --out rows.jsonl",
-    )
-    score.add_argument("prediction", type=Path, metavar="NPY", help="(S, K, C, *N) or (M, S, K, C, *N)")
-    score.add_argument("--truth", type=Path, required=True, metavar="FILE", help="trajectories with frame 0")
-    score.add_argument("--train", type=Path, metavar="FILE", help="training data, for normalised errors")
-    score.add_argument("--name", default="model", help="the method's name in the rows")
-    score.add_argument("--initial", action="store_true", help="the prediction holds frame 0 as well")
-    score.add_argument("--out", type=Path, metavar="JSONL", help="write the rows here")
-    add_stride(score)
-    score.set_defaults(run=_score)
-
-
-def _predict(given: argparse.Namespace) -> None:
-    from biasbound.study.config import RolloutConfig
-    from biasbound.study.stages.rollout import roll, save_array
-
+def predict(given: argparse.Namespace) -> None:
+    """Roll an emulator out and write its states."""
     options = RolloutConfig(trajectories=given.trajectories, steps=given.steps, members=given.members, seed=given.seed)
     states, broken = roll(loaded(given.emulator, given), opened(given), options)
     save_array(given.out, states, given.force)
@@ -65,18 +27,13 @@ def _predict(given: argparse.Namespace) -> None:
     print(f"next: biasbound score {given.out} --truth {given.data}{''.join(strides)}")
 
 
-def _score(given: argparse.Namespace) -> None:
-    from biasbound.data.formats import load
-    from biasbound.metrics.files import open_scene
-    from biasbound.metrics.rows import About, write_rows
-    from biasbound.metrics.score import score
-    from biasbound.report.tables import demo_table
-
+def score(given: argparse.Namespace) -> None:
+    """Print the table and every row of a rollout's scores."""
     stride = {"time": given.stride_time, "space": given.stride_space}
     truth = load(given.truth).stride(**stride)
     train = None if given.train is None else load(given.train).stride(**stride)
     scene = open_scene(given.prediction, truth, train=train, initial=given.initial)
-    rows = score(scene, About(truth.layout.name, given.name))
+    rows = scored(scene, About(truth.layout.name, given.name))
     print(demo_table(rows).text())
     for row in rows:
         step = "" if row.step is None else f" at step {row.step}"

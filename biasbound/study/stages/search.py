@@ -90,26 +90,26 @@ def _write(folder: Path, schedule: Schedule, table: TwoStepTable, found: Explora
 
 def _landscape(schedule: Schedule, table: TwoStepTable, tau: float, statistic: str) -> dict[str, Any]:
     """Every two-step bias between the levels, which of its statistics τ bounds, and the clean errors of the levels."""
-    biases = [{"to": to, "from": start, **_told(bias)} for to, start, bias in table.matrix()]
+    biases = [{"to": to, "from": start, **told_of(bias)} for to, start, bias in table.matrix()]
     return {
         "tau": tau,
         "statistic": statistic,
         "start": schedule.meta["start"],
         "start_sigma": schedule.sigma[0],
         "levels": table.levels,
-        "clean": [{"sigma": s, **_told(table.clean_error(s))} for s in table.levels],
+        "clean": [{"sigma": s, **told_of(table.clean_error(s))} for s in table.levels],
         "biases": biases,
     }
 
 
-def _told(found: Estimate) -> dict[str, float | None]:
+def told_of(found: Estimate) -> dict[str, float | None]:
     """Mean, standard error and, of a bias, its other statistics; a single pair has no error, and JSON no infinity."""
     told = {name: getattr(found, name) for name in ("mean", "stderr", "pooled", "q95")}
     return {k: v if v is None or math.isfinite(v) else None for k, v in told.items() if v is not None}
 
 
 def _point(ladder: Schedule, error: Estimate) -> dict[str, Any]:
-    return {"calls": len(ladder), "sigma": ladder.sigma, **_told(error)}
+    return {"calls": len(ladder), "sigma": ladder.sigma, **told_of(error)}
 
 
 def write_growth(grown: Grown, folder: Path, rank: int = 0) -> None:
