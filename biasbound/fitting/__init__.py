@@ -39,5 +39,9 @@ def fit(
     request = Request(minutes, updates, prefer, enrol(NETS, net), history, seed)
     say = (lambda text: None) if quiet else (lambda text: print(text, flush=True))
     place = None if out is None else Path(out)
+    given = {"train": train, "valid": valid, "test": test}
+    parts = {name: part for name, part in given.items() if part is not None}
+    if "test" in parts and "valid" not in parts:
+        raise ValueError("fit needs validation data beside test data: give valid= too")
     with watching(quiet) as tell:
-        return fit_arrays(train, valid, test, request, place, say=say, tell=tell)
+        return fit_arrays(parts, request, place, say=say, tell=tell)

@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from biasbound._io import lock, read_json, remove, write_json
+from biasbound._io import read_json, remove, write_json
 from biasbound.core.schedule import Schedule
 from biasbound.data.describe import describe
 from biasbound.data.formats import save
+from biasbound.data.splits import divided
 from biasbound.data.trajectories import Trajectories
 from biasbound.fitting.compare import Standing, decided, standing
 from biasbound.fitting.probe import Probe, network_fields
@@ -101,29 +102,12 @@ def fit_files(
     data: DataConfig, request: Request, out: Path, *, say: Say, tell: Tell, manner: Manner | None = None
 ) -> Fitted:
     """Fit to the files that a data section names."""
-    started = time.perf_counter()
-    out.mkdir(parents=True, exist_ok=True)
-    with lock(out / ".fit.lock"):
-        material, task = _material(data, manner or Manner()), TaskConfig(history=request.history)
-        kept = _kept(out, request)
-        if kept is None:
-            chosen = Probe(material, task_of(task), request, say).choose(started)
-            kept = _Kept(request, chosen)
-            write_json(out / "fit.json", asdict(kept))
-        for word in kept.choice.words:
-            say(word)
-        config = config_of(kept.choice, request, data)
-        run = open_run(out, config)
-        with run.writing():
-            rows = _study(run, config, manner or Manner(), say, tell)
-            kept = _decided(run, config, material, kept, say)
-        return _fitted(kept, out, rows, material)
+    how = manner or Manner()
+    return _fit(data, _material(data, how), request, out, Watch(say, tell, how))
 
 
 def fit_arrays(
-    train: Trajectories,
-    valid: Trajectories | None,
-    test: Trajectories | None,
+    parts: Mapping[str, Trajectories],
     request: Request,
     out: Path | None,
     *,
@@ -131,20 +115,63 @@ def fit_arrays(
     tell: Tell,
     manner: Manner | None = None,
 ) -> Fitted:
-    """Fit to trajectories in memory or on disk; they are written beside the study, as native files."""
+    """Fit to trajectories in memory or on disk, `train` and perhaps `valid` and `test`.
+
+    They are written into the folder of the fit as native files, so that the same call can go on there.
+    """
     if out is None:
         with tempfile.TemporaryDirectory(prefix="biasbound-fit-") as temporary:
-            told: dict[str, Any] = {"say": say, "tell": tell, "manner": manner}
-            return replace(fit_arrays(train, valid, test, request, Path(temporary) / "fit", **told), folder=None)
-    out.mkdir(parents=True, exist_ok=True)
-    parts = {"train": train, **({"valid": valid, "test": test or valid} if valid is not None else {})}
-    files: dict[str, Any] = {}
-    for name, part in parts.items():
-        files[name] = str(out / f"{name}.h5")
-        if not Path(files[name]).exists():
-            save(part, files[name])
+            found = fit_arrays(parts, request, Path(temporary) / "fit", say=say, tell=tell, manner=manner)
+            return replace(found, folder=None)
+    whole = {**parts} if "valid" in parts else divided(parts["train"])
+    whole.setdefault("test", whole["valid"])
+    files: dict[str, Any] = {name: str(out / "arrays" / f"{name}.h5") for name in SPLITS}
+    train, how = whole["train"], manner or Manner()
     data = DataConfig(dataset=train.layout.name, conditions=train.conditions, **files)
-    return fit_files(data, request, out, say=say, tell=tell, manner=manner)
+
+    def keep() -> None:
+        (out / "arrays").mkdir(exist_ok=True)
+        for name, file in files.items():
+            if not Path(file).exists():
+                save(whole[name], file)
+
+    return _fit(data, Material(whole.__getitem__, how.device), request, out, Watch(say, tell, how), keep)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who hears of a fit, and how it computes."""
+
+    say: Say
+    tell: Tell
+    manner: Manner
+
+
+def _fit(
+    data: DataConfig,
+    material: Material,
+    request: Request,
+    out: Path,
+    watch: Watch,
+    keep: Callable[[], None] = lambda: None,
+) -> Fitted:
+    started = time.perf_counter()
+    kept = _kept(out, request)
+    if kept is None:
+        task = task_of(TaskConfig(history=request.history))
+        kept = _Kept(request, Probe(material, task, request, watch.say).choose(started))
+    for word in kept.choice.words:
+        watch.say(word)
+    config = config_of(kept.choice, request, data)
+    run = open_run(out, config)
+    with run.writing():
+        if not (out / "fit.json").exists():
+            write_json(out / "fit.json", asdict(kept))
+        keep()
+        rows = _study(run, config, watch)
+        kept = _decided(run, config, material, kept, watch.say)
+    found = tuple(rows), kept.standings, kept.choice, out, _notes(material)
+    return Fitted(load(out / "emulator"), kept.chosen, kept.why, *found)
 
 
 def planned(data: DataConfig, request: Request) -> list[str]:
@@ -207,10 +234,10 @@ def _kept(out: Path, request: Request) -> _Kept | None:
     return found
 
 
-def _study(run: RunDir, config: Config, manner: Manner, say: Say, tell: Tell) -> list[Row]:
+def _study(run: RunDir, config: Config, watch: Watch) -> list[Row]:
     """Make what is not there yet: trainings, rollouts, scores and the page."""
     units = study_units(config)
-    outcome = make_units(run, units, manner, tell)
+    outcome = make_units(run, units, watch.manner, watch.tell)
     if outcome.failed:
         name, problem = next(iter(outcome.failed.items()))
         raise ValueError(f"{run.path / name}: {problem}; give the same command again to go on")
@@ -250,11 +277,6 @@ def _emulators(run: RunDir, config: Config) -> dict[str, Path]:
         if made is not None:
             found[unit.label] = run.folder(made) / "emulator"
     return found
-
-
-def _fitted(kept: _Kept, out: Path, rows: list[Row], material: Material) -> Fitted:
-    found = tuple(rows), kept.standings, kept.choice, out, _notes(material)
-    return Fitted(load(out / "emulator"), kept.chosen, kept.why, *found)
 
 
 def _notes(material: Material) -> tuple[str, ...]:
