@@ -63,6 +63,7 @@ def status(path: Path) -> None:
 
 def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     """Score the kept emulators of a record on test data made anew; 0 if their intervals hold the new values."""
+    from biasbound.registry import allow
     from biasbound.report.tables import table1
     from biasbound.study.execute import Manner
     from biasbound.study.rescore import rescore
@@ -71,7 +72,10 @@ def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
         prog="biasbound evaluate RECORD", description="Score kept emulators again, on test data made anew."
     )
     parser.add_argument("--jobs", type=int, default=cores(), help="emulators scored side by side (default: cores)")
-    jobs = Manner(parser.parse_args(list(argv)).jobs).jobs
+    parser.add_argument("--network", default="", help="package.module:name of emulators with a network of your own")
+    given = parser.parse_args(list(argv))
+    allow([given.network])
+    jobs = Manner(given.jobs).jobs
     work = Path("runs") / f"rescored-{folder.name}"
     shutil.rmtree(work, ignore_errors=True)  # data of an earlier call may be of another record
     print(f"{folder}: a record; its test data are made again in {work}", flush=True)

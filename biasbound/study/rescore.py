@@ -16,7 +16,7 @@ from biasbound._io import workers, write_json
 from biasbound.metrics import METRICS
 from biasbound.metrics.rows import Row, read_rows, select, write_rows
 from biasbound.models.emulator import load
-from biasbound.registry import known
+from biasbound.registry import additions, known, restore
 from biasbound.study.config import Config
 from biasbound.study.folder import STAGES
 from biasbound.study.jobs import EvaluateJob, RolloutJob
@@ -50,7 +50,7 @@ def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None]
     data.mkdir(parents=True, exist_ok=True)
     write_json(data / "splits.json", {"test": test_entry(config.data, data, jobs)})
     found: list[Row] = []
-    with workers(jobs) as pool:
+    with workers(jobs, restore, additions()) as pool:
         scored = [
             pool.submit(_scored, config, *unit, work, emulator, select(recorded, method=unit[0], seed=unit[1]))
             for unit, emulator in zip(todo, emulators, strict=True)
