@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from biasbound._io import cores, read_lines
+from biasbound.registry import allow
 from biasbound.report.tables import table1
 from biasbound.study.config import Config
 from biasbound.study.execute import Manner
@@ -62,7 +63,10 @@ def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
         prog="biasbound evaluate RECORD", description="Score kept emulators again, on test data made anew."
     )
     parser.add_argument("--jobs", type=int, default=cores(), help="emulators scored side by side (default: cores)")
-    jobs = Manner(parser.parse_args(list(argv)).jobs).jobs
+    parser.add_argument("--network", default="", help="package.module:name of emulators with a network of your own")
+    given = parser.parse_args(list(argv))
+    allow([given.network])
+    jobs = Manner(given.jobs).jobs
     work = Path("runs") / f"rescored-{folder.name}"
     shutil.rmtree(work, ignore_errors=True)  # data of an earlier call may be of another record
     print(f"{folder}: a record; its test data are made again in {work}", flush=True)

@@ -140,11 +140,12 @@ def _lists(argv: list[str]) -> list[str]:
 
 
 def _named(argv: Sequence[str]) -> list[str]:
-    """`--network NAME` is `--network.name NAME`; a mapping in braces is the whole section."""
+    """`--network NAME` is `--network.name NAME`; a mapping in braces or a file is the whole section."""
     told = list(argv)
     for i, argument in enumerate(told):
         option, sign, value = argument.partition("=")
-        if option == "--network" and not (value or "".join(told[i + 1 : i + 2])).startswith("{"):
+        meant = value if sign else "".join(told[i + 1 : i + 2])
+        if option == "--network" and not (meant.startswith("{") or Path(meant).is_file()):
             told[i] = f"--network.name{sign}{value}"
     return told
 

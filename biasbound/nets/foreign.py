@@ -198,6 +198,8 @@ def _made(thing: Any, takes: dict[str, inspect.Parameter], spec: Any, noisy: boo
     try:
         module = thing(**{**given, **options})
     except (TypeError, ValueError, AttributeError, RuntimeError, KeyError, IndexError, AssertionError) as error:
+        if "spec" in takes and isinstance(error, ValueError):  # an architecture's own sentence
+            raise
         raise ValueError(
             f"{spec.name} cannot be made with {_spelled({**given, **options})}: {_line(error)}"
         ) from error

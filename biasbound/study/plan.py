@@ -72,8 +72,15 @@ def _training(config: Config, unit: Unit, layout: Layout) -> Plan:
 def _measured(chosen: Method, spec: NetSpec, layout: Layout) -> tuple[int, int, int]:
     """(operations of a forward pass, bytes kept for the gradient, parameters), one sample, without computing it."""
     noisy = find(MODELS, chosen.model).noisy
-    with torch.device("meta"):
-        net: Any = spec.build(noisy)
+    try:
+        return _traced(spec, noisy, layout, "meta")
+    except (ValueError, RuntimeError):  # of a network that wants to see numbers, or that has a real problem to tell
+        return _traced(spec, noisy, layout, "cpu")
+
+
+def _traced(spec: NetSpec, noisy: bool, layout: Layout, device: str) -> tuple[int, int, int]:
+    with torch.device(device):
+        net: Any = spec.build(noisy).eval()
         x = torch.zeros(1, spec.inputs, *layout.grid)
         y = torch.zeros(1, spec.outputs, *layout.grid)
         arguments = (y, x, torch.zeros(1)) if noisy else (x,)

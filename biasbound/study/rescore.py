@@ -18,7 +18,7 @@ from biasbound.metrics import METRICS
 from biasbound.metrics.rows import Row, read_rows, select, write_rows
 from biasbound.models.emulator import load
 from biasbound.models.method import PERSISTENCE, method
-from biasbound.registry import known
+from biasbound.registry import additions, known, restore
 from biasbound.study.config import Config
 from biasbound.study.folder import STAGES
 from biasbound.study.jobs import EvaluateJob, RolloutJob, UntrainedJob
@@ -50,7 +50,7 @@ def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None]
     data.mkdir(parents=True, exist_ok=True)
     write_json(data / "splits.json", {"test": entry_of(config.data, "test", data, jobs)})
     found: list[Row] = []
-    with workers(jobs) as pool:
+    with workers(jobs, restore, additions()) as pool:
         scored = [
             pool.submit(_scored, config, *unit, work, emulator, select(recorded, method=unit[0], seed=unit[1]))
             for unit, emulator in zip(todo, _with_units(todo, emulators), strict=True)

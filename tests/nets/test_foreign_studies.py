@@ -155,6 +155,25 @@ def test_anyones_network_goes_through_a_study(name, tmp_path):
     assert not [row for row in rows if row.metric == "mse" and row.value is None]
 
 
+class Curious(Perceptron):
+    """It looks at numbers, which a tensor without memory does not have."""
+
+    def forward(self, field):
+        return super().forward(field) * (1 if field.sum().item() > 0 else 2)
+
+
+def test_the_cost_of_anyones_network_is_known_before(tmp_path, capsys):
+    costs = []
+    for net in (Perceptron, Curious):
+        own = ["--network", registry.enrol(NETS, net), "--methods", "direct"]
+        code, said, problem = called(["run", tmp_path / "r", "--preset", "ks-smoke", *own, "--dry-run"], capsys)
+        assert code == 0, problem
+        costs.append(next(line.partition("to do")[2] for line in said.splitlines() if "03-train" in line))
+    weights = 64 * 16 + 16 + 16 * 64 + 64
+    assert costs[0] == costs[1]
+    assert f"{weights:,}" in said
+
+
 @pytest.mark.long
 def test_a_network_in_a_module_of_ones_own_by_commands(tmp_path, monkeypatch, capsys):
     (tmp_path / "code").mkdir()
