@@ -10,6 +10,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from biasbound.data.trajectories import Trajectories
+from biasbound.metrics.arrays import at_points
 from biasbound.report.parts import Model
 from biasbound.report.pictures import evenly, image, quantities, shape_of
 from biasbound.report.study import Study
@@ -148,7 +149,8 @@ def last_spectra(study: Study) -> Mapping[str, Float[np.ndarray, " K"]]:
             found["truth"] = study.energy(study.truth(s, k)[:, -1])
         last = np.asarray(model.rollout.prediction[:, :, -1])
         whole = last.reshape(-1, *last.shape[2:])
-        whole = whole[np.isfinite(whole).reshape(len(whole), -1).all(1)]
+        points = np.asarray(at_points(whole, getattr(study.test, "mask", None)))
+        whole = whole[np.isfinite(points).reshape(len(whole), -1).all(1)]
         if len(whole):  # a broken trajectory has no spectrum
             found[model.label] = study.energy(whole)
     return found

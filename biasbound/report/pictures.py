@@ -88,13 +88,14 @@ def quantities(of: Trajectories, fields: Float[np.ndarray, "K C *N"]) -> dict[st
     """What to show of some frames, by name; the most familiar quantity is the first.
 
     Pressure and vorticity of a gas, vorticity of a flow, else the channels. A third space axis is
-    cut in its middle; values inside a body are NaN.
+    cut in its middle; values inside a body and at masked points are NaN.
     """
-    if len(of.layout.grid) == 1:
-        return {name: fields[:, c] for c, name in enumerate(of.channels)}
+    valid, flat = getattr(of, "mask", None), len(of.layout.grid) == 1
+    fields = fields if valid is None else np.where(valid, fields, 0)  # NaN would spread in a derivative
     middle: Any = (..., *(n // 2 for n in of.layout.grid[2:]))
-    found = _plane_quantities(of, np.asarray(fields[middle]))
-    mask = of.static.get("mask")
+    channels = {name: fields[:, c] for c, name in enumerate(of.channels)}
+    found = channels if flat else _plane_quantities(of, np.asarray(fields[middle]))
+    mask = valid if valid is not None or flat else of.static.get("mask")
     if mask is None:
         return found
     shape = next(iter(found.values())).shape[1:]

@@ -18,6 +18,7 @@ from biasbound._io import read_json, read_lines
 from biasbound.data.formats import load
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics import energy_spectrum
+from biasbound.metrics.arrays import filled
 from biasbound.metrics.rows import Row, read_rows
 from biasbound.models.gradients import GradientRow
 from biasbound.report.errors import error_of
@@ -82,9 +83,14 @@ class Study:
         return self.test.read(first, first + trajectories, slice(1, frames + 1))
 
     def energy(self, fields: Float[np.ndarray, "B C *N"]) -> Float[np.ndarray, " K"]:
-        """E(k) up to Nyquist, mean over fields, k in waves along the domain's longest side."""
+        """E(k) up to Nyquist, mean over fields, k in waves along the domain's longest side.
+
+        Masked points hold the mean of the valid ones, an anomaly of 0.
+        """
         if self.test is None:
             raise ValueError(f"{self.folder} has no test data, so its grid is not known")
+        if (mask := getattr(self.test, "mask", None)) is not None:
+            fields = np.asarray(filled(fields, mask, fields[..., mask].mean((0, 2)).tolist()))
         spacing = [float(c[1] - c[0]) if len(c) > 1 else 1.0 for c in self.test.coordinates]
         found = energy_spectrum(fields, len(spacing), spacing).mean(0).numpy()
         return np.asarray(found[: min(fields.shape[2:]) // 2 + 1])
