@@ -30,6 +30,7 @@ __all__ = [
     "extended",
     "over_points",
     "space_to_blocks",
+    "uniform",
 ]
 
 Field = Float[Tensor, "B *_N _C"]
@@ -94,7 +95,7 @@ class Conv(nn.Module):
         self.reach = tuple((k - 1) // 2 * d for k, d in zip(kernel, self.dilation, strict=True))
         self.groups = inside if depthwise else 1
         self.row = set(kernel[:-1]) == {1} and self.groups == 1 and set(self.stride) == {1}
-        _uniform(self.weight, self.bias, fan_in=self.weight[0].numel())
+        uniform(self.weight, self.bias, fan_in=self.weight[0].numel())
 
     def forward(self, x: Field) -> Field:
         if self.row:
@@ -118,7 +119,7 @@ class TransposedConv(nn.Module):
         self.weight = nn.Parameter(torch.empty(inside, *kernel, outside))
         self.bias = nn.Parameter(torch.empty(outside))
         self.kernel, self.padding = kernel, padding
-        _uniform(self.weight, self.bias, fan_in=self.weight[0].numel())
+        uniform(self.weight, self.bias, fan_in=self.weight[0].numel())
 
     def forward(self, x: Field) -> Field:
         reach = tuple(int(k > 1) for k in self.kernel)
@@ -142,7 +143,7 @@ class GroupNorm(nn.Module):
         return torch.addcmul(self.bias, F.layer_norm(x, x.shape[1:]), self.weight)
 
 
-def _uniform(*parameters: Tensor, fan_in: int) -> None:
+def uniform(*parameters: Tensor, fan_in: int) -> None:
     """U(−1/√fan_in, 1/√fan_in), PyTorch's default for linear layers and convolutions."""
     for parameter in parameters:
         nn.init.uniform_(parameter, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))

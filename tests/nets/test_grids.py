@@ -24,7 +24,12 @@ GRIDS = {
     (5, 6, 9): (P, P, P),
     (7, 3, 10): (WALL, P, OPEN),
 }
-OPTIONS = {"unet": ({"width": 8}, {"width": 6, "block": "convnext", "middle": True})}
+OPTIONS = {
+    "unet": ({"width": 8}, {"width": 6, "block": "convnext", "middle": True}),
+    "fno": ({"width": 8},),
+    "dilated": ({"width": 8},),
+    "dit": ({"width": 16},),
+}
 CASES = [(name, options) for name, several in OPTIONS.items() for options in several]
 
 every_network = pytest.mark.parametrize(("name", "options"), CASES, ids=[f"{n}-{len(o)}" for n, o in CASES])
@@ -50,7 +55,7 @@ def fields_for(spec, batch=2, seed=0):
 
 def strides(net):
     """By how many points a field may be shifted along each axis."""
-    return net.config.strides
+    return net.body.strides if hasattr(net, "body") else net.config.strides
 
 
 def test_every_network_is_tested_here():
