@@ -15,7 +15,7 @@ from torch import nn
 
 from biasbound.nets.blocks import Axes, Shift, modulated
 from biasbound.nets.chain import Architecture, Chain, Count, Options, Shape, zero_linear
-from biasbound.nets.layers import Field, Paddings, Sizes
+from biasbound.nets.layers import Field, Paddings, Sizes, normed
 
 __all__ = ["Dilated", "DilatedOptions", "dilated"]
 
@@ -28,10 +28,10 @@ class DilatedOptions(Options):
 
 
 class DilatedBlock(nn.Module):
-    """h = (1 + scale)·norm(x) + shift, then h ← h + conv(SiLU(h)) for all convolutions but the last, which makes
+    """h = (1 + scale)·norm(x) + shift, then h ← norm(h + conv(SiLU(h))) for all convolutions but the last, which makes
     x + conv(SiLU(h)) and starts at zero.
 
-    The sums inside a block are ours: without them seven layers in a row learn slowly, or not at all at a high rate.
+    The sums and norms inside a block are ours: without them seven layers in a row need small learning rates.
     """
 
     def __init__(self, padding: Paddings, width: int, dilations: Sizes) -> None:
@@ -43,10 +43,10 @@ class DilatedBlock(nn.Module):
         self.convs = nn.ModuleList(made)
 
     def forward(self, x: Field, shift: Shift | None) -> Field:
-        h = modulated(F.layer_norm(x, x.shape[1:]), shift)
+        h = modulated(normed(x), shift)
         *inner, last = self.convs
         for conv in inner:
-            h = h + conv(F.silu(h))
+            h = normed(h + conv(F.silu(h)))
         y: Field = x + last(F.silu(h))
         return y
 

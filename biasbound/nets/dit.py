@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from biasbound.nets.blocks import Shift, modulated, with_row
 from biasbound.nets.chain import Architecture, Chain, Count, Options, Shape, zero_linear
-from biasbound.nets.layers import Field, Paddings, Sizes, blocks_to_space, cropped, extended, space_to_blocks
+from biasbound.nets.layers import Field, Paddings, Sizes, blocks_to_space, cropped, extended, normed, space_to_blocks
 
 __all__ = ["DiT", "DiTOptions", "dit", "patches"]
 
@@ -108,8 +108,8 @@ class DiTBlock(nn.Module):
 
     def forward(self, x: Tokens, shift: Shift | None, turns: Turns) -> Tokens:
         first, second = (None, None) if shift is None else shift.chunk(2, -1)
-        x = x + self.out(self._mixed(modulated(F.layer_norm(x, x.shape[1:]), first), turns))
-        h = modulated(F.layer_norm(x, x.shape[1:]), second)
+        x = x + self.out(self._mixed(modulated(normed(x), first), turns))
+        h = modulated(normed(x), second)
         y: Tokens = x + self.narrow(F.silu(self.wide(h)))
         return y
 

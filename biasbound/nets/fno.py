@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from biasbound.nets.blocks import Shift, modulated
 from biasbound.nets.chain import Architecture, Chain, Count, Options, Shape, zero_linear
-from biasbound.nets.layers import Field, Paddings, Sizes, cropped, extended, uniform
+from biasbound.nets.layers import Field, Paddings, Sizes, cropped, extended, normed, uniform
 
 __all__ = ["FNO", "FNOOptions", "SpectralLayer", "Waves", "fno"]
 
@@ -105,7 +105,7 @@ class FourierBlock(nn.Module):
         self.leave = zero_linear(width, width)
 
     def forward(self, x: Field, shift: Shift | None, waves: list[Waves]) -> Field:
-        h = modulated(F.layer_norm(x, x.shape[1:]), shift)
+        h = modulated(normed(x), shift)
         y: Field = x + self.leave(F.silu(self.spectral(h, waves) + self.local(h)))
         return y
 

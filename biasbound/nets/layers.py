@@ -28,6 +28,7 @@ __all__ = [
     "channels_last",
     "cropped",
     "extended",
+    "normed",
     "over_points",
     "space_to_blocks",
     "uniform",
@@ -66,6 +67,11 @@ def cropped(x: Field, grid: Sizes) -> Field:
     for axis, n in enumerate(grid, 1):
         x = x if x.shape[axis] == n else x.narrow(axis, 0, n)
     return x
+
+
+def normed(x: Field) -> Field:
+    """Mean 0 and variance 1 over the points and channels of each sample."""
+    return F.layer_norm(x, x.shape[1:])
 
 
 class Conv(nn.Module):
@@ -140,7 +146,7 @@ class GroupNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Field) -> Field:
-        return torch.addcmul(self.bias, F.layer_norm(x, x.shape[1:]), self.weight)
+        return torch.addcmul(self.bias, normed(x), self.weight)
 
 
 def uniform(*parameters: Tensor, fan_in: int) -> None:

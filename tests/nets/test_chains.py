@@ -130,7 +130,11 @@ def test_a_size_is_about_that_of_the_unet(name, size, grid):
         ("dilated", {"frequency": float("nan")}, "frequency: "),
         ("dit", {"width": 24}, "width: Input should be a multiple of 16"),
         ("dit", {"patch": [3]}, r"patch must have 2 sizes, one per axis, got \[3\]"),
-        ("dit", {"patch": [2, 3]}, r"patches of \[2, 3\] points do not divide the periodic axes of a grid of \[9, 8\]"),
+        (
+            "dit",
+            {"patch": [2, 3]},
+            r"patches of \[2, 3\] points do not divide the periodic axes of a grid of \[9, 8\]",
+        ),
         ("dit", {"size": "huge"}, "^the network's size: Input should be 'small' or 'large'$"),
     ],
 )
@@ -142,7 +146,9 @@ def test_an_unfit_option_is_named(name, options, complaint):
 @every_chain
 def test_unfit_fields_are_refused(name):
     with pytest.raises(ValueError, match=r"3 channels in 2 dimensions, got a field of shape \(1, 4, 9, 8\)"):
-        awake(spec_of(name))(torch.zeros(1, 2, 9, 8).double(), torch.zeros(1, 2, 9, 8).double(), torch.zeros(1).double())
+        awake(spec_of(name))(
+            torch.zeros(1, 2, 9, 8).double(), torch.zeros(1, 2, 9, 8).double(), torch.zeros(1).double()
+        )
     with pytest.raises(ValueError, match="one, two or three dimensions, and these fields have 4"):
         replace(spec_of(name), grid=(4,) * 4, boundary=(P,) * 4).resolved()
 

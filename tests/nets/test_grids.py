@@ -130,7 +130,7 @@ def test_a_network_of_one_grid_works_on_others():
     for n in (1, 2, 17, 40):
         assert walls(torch.zeros(1, 1, n, dtype=torch.float64)).shape == (1, 1, n)
     assert rounds(torch.zeros(1, 1, 40, dtype=torch.float64)).shape == (1, 1, 40)
-    with pytest.raises(ValueError, match=r"multiples of these along the circular ones, got a grid of \(18,\)"):
+    with pytest.raises(ValueError, match=r"multiples of \[4\] points along the axes, got a grid of \[18\]"):
         rounds(torch.zeros(1, 1, 18, dtype=torch.float64))
 
 
