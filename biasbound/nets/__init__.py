@@ -1,6 +1,7 @@
 """Networks: `build` has their registry, `config` says what a U-Net is, `presets` has the paper's and small ones.
 
-`layers` and `blocks` are the U-Net's parts, `unet` puts them together.
+`layers` and `blocks` are the U-Net's parts, `unet` puts them together. `fno`, `dilated` and `dit` are chains of blocks at
+one resolution; `chain` is what they share.
 """
 
 from biasbound.nets.build import NETS, NetSpec

@@ -21,6 +21,7 @@ from biasbound.nets.layers import (
     blocks_to_space,
     cropped,
     extended,
+    normed,
     over_points,
     space_to_blocks,
 )
@@ -79,7 +80,7 @@ class ResidualBlock(nn.Module):
         nn.init.zeros_(self.leave.bias)
 
     def forward(self, x: Field, shift: Shift | None) -> Field:
-        h = modulated(F.layer_norm(x, x.shape[1:]), shift)
+        h = modulated(normed(x), shift)
         y: Field = x + self.leave(F.silu(self.enter(h)))
         return y
 

@@ -20,7 +20,7 @@ from biasbound.nets.presets import mini, paper
 from biasbound.nets.unet import ConditionalNet, DirectNet
 from biasbound.registry import find, home
 
-__all__ = ["NETS", "NetSpec"]
+__all__ = ["NETS", "NetSpec", "check_dims"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,11 @@ class NetSpec:
     grid: tuple[int, ...] = ()
     boundary: tuple[str, ...] = ()  # "periodic", "open" or "wall" per space axis
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def padding(self) -> tuple[str, ...]:
+        """How each axis goes on beyond its end: "circular" or "zeros"."""
+        return tuple("circular" if b == "periodic" else "zeros" for b in self.boundary)
 
     def resolved(self) -> NetSpec:
         """With every default written out; refuses what the architecture cannot do."""
@@ -47,6 +52,12 @@ class NetSpec:
         return made
 
 
+def check_dims(spec: NetSpec) -> None:
+    """Refuse fields that none of our networks takes."""
+    if len(spec.grid) not in (1, 2, 3):
+        raise ValueError(f"a network works in one, two or three dimensions, and these fields have {len(spec.grid)}")
+
+
 class _UNet:
     """A U-Net: each level halves the grid, and meets its counterpart on the way back"""
 
@@ -54,16 +65,14 @@ class _UNet:
         """Options: `size` (small, large, paper) and any field of `UNetConfig` but its channels."""
         given: dict[str, Any] = dict(spec.options)
         size, dims = given.pop("size", "small"), len(spec.grid)
-        if dims not in (1, 2, 3):
-            raise ValueError(f"a network works in one, two or three dimensions, and these fields have {dims}")
+        check_dims(spec)
         if size == "paper":
             template = paper("ks" if dims == 1 else "kolmogorov")
             if "width" in given:  # as the paper's scales with its width
                 given.setdefault("embedding", 4 * given["width"])
         else:
             template = mini(size, padding=("circular",) * dims)
-        padding = tuple("circular" if b == "periodic" else "zeros" for b in spec.boundary)
-        given |= {"in_channels": spec.inputs + spec.outputs, "out_channels": spec.outputs, "padding": padding}
+        given |= {"in_channels": spec.inputs + spec.outputs, "out_channels": spec.outputs, "padding": spec.padding}
         made = UNetConfig.from_dict({**template.to_dict(), "dims": dims, **given})
         made = made if made.halvings else made.fitted(spec.grid)
         left_out = {"in_channels", "out_channels", "noise"} | ({"halvings"} if not made.halvings else set())
@@ -77,4 +86,12 @@ class _UNet:
         return ConditionalNet(config) if noisy else DirectNet(config)
 
 
-NETS: dict[str, Callable[[NetSpec, bool], nn.Module]] = home("nets", {"unet": _UNet()})
+NETS: dict[str, Callable[[NetSpec, bool], nn.Module]] = home(
+    "nets",
+    {
+        "unet": _UNet(),
+        "fno": "biasbound.nets.fno:fno",
+        "dilated": "biasbound.nets.dilated:dilated",
+        "dit": "biasbound.nets.dit:dit",
+    },
+)

@@ -28,8 +28,10 @@ __all__ = [
     "channels_last",
     "cropped",
     "extended",
+    "normed",
     "over_points",
     "space_to_blocks",
+    "uniform",
 ]
 
 Field = Float[Tensor, "B *_N _C"]
@@ -67,6 +69,11 @@ def cropped(x: Field, grid: Sizes) -> Field:
     return x
 
 
+def normed(x: Field) -> Field:
+    """Mean 0 and variance 1 over the points and channels of each sample."""
+    return F.layer_norm(x, x.shape[1:])
+
+
 class Conv(nn.Module):
     """A convolution that keeps the grid (stride 1) or halves it (stride 2, kernel 4).
 
@@ -94,7 +101,7 @@ class Conv(nn.Module):
         self.reach = tuple((k - 1) // 2 * d for k, d in zip(kernel, self.dilation, strict=True))
         self.groups = inside if depthwise else 1
         self.row = set(kernel[:-1]) == {1} and self.groups == 1 and set(self.stride) == {1}
-        _uniform(self.weight, self.bias, fan_in=self.weight[0].numel())
+        uniform(self.weight, self.bias, fan_in=self.weight[0].numel())
 
     def forward(self, x: Field) -> Field:
         if self.row:
@@ -118,7 +125,7 @@ class TransposedConv(nn.Module):
         self.weight = nn.Parameter(torch.empty(inside, *kernel, outside))
         self.bias = nn.Parameter(torch.empty(outside))
         self.kernel, self.padding = kernel, padding
-        _uniform(self.weight, self.bias, fan_in=self.weight[0].numel())
+        uniform(self.weight, self.bias, fan_in=self.weight[0].numel())
 
     def forward(self, x: Field) -> Field:
         reach = tuple(int(k > 1) for k in self.kernel)
@@ -139,10 +146,10 @@ class GroupNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Field) -> Field:
-        return torch.addcmul(self.bias, F.layer_norm(x, x.shape[1:]), self.weight)
+        return torch.addcmul(self.bias, normed(x), self.weight)
 
 
-def _uniform(*parameters: Tensor, fan_in: int) -> None:
+def uniform(*parameters: Tensor, fan_in: int) -> None:
     """U(−1/√fan_in, 1/√fan_in), PyTorch's default for linear layers and convolutions."""
     for parameter in parameters:
         nn.init.uniform_(parameter, -1 / math.sqrt(fan_in), 1 / math.sqrt(fan_in))

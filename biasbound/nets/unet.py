@@ -153,11 +153,11 @@ class UNet(nn.Module):
                 f"{', '.join('XYZ'[: config.dims])}), got {tuple(inputs.shape)}"
             )
         grid = inputs.shape[2:]
-        pairs = zip(grid, config.strides, config.padding, strict=True)
-        if any(n % stride for n, stride, kind in pairs if kind == "circular"):
+        needed = [n if kind == "circular" else 1 for n, kind in zip(config.strides, config.padding, strict=True)]
+        if any(n % of for n, of in zip(grid, needed, strict=True)):
             raise ValueError(
-                f"a network whose axes are {', '.join(config.padding)} and halved to 1/{', 1/'.join(map(str, config.strides))} "
-                f"needs multiples of these along the circular ones, got a grid of {tuple(grid)}"
+                f"a network that halves its grid needs multiples of {needed} points along the axes, got a grid of "
+                f"{list(grid)}; build one for this grid"
             )
         if config.noise != (log_snr is not None):
             raise ValueError(

@@ -24,7 +24,12 @@ GRIDS = {
     (5, 6, 9): (P, P, P),
     (7, 3, 10): (WALL, P, OPEN),
 }
-OPTIONS = {"unet": ({"width": 8}, {"width": 6, "block": "convnext", "middle": True})}
+OPTIONS = {
+    "unet": ({"width": 8}, {"width": 6, "block": "convnext", "middle": True}),
+    "fno": ({"width": 8},),
+    "dilated": ({"width": 8},),
+    "dit": ({"width": 16},),
+}
 CASES = [(name, options) for name, several in OPTIONS.items() for options in several]
 
 every_network = pytest.mark.parametrize(("name", "options"), CASES, ids=[f"{n}-{len(o)}" for n, o in CASES])
@@ -50,7 +55,7 @@ def fields_for(spec, batch=2, seed=0):
 
 def strides(net):
     """By how many points a field may be shifted along each axis."""
-    return net.config.strides
+    return net.body.strides if hasattr(net, "body") else net.config.strides
 
 
 def test_every_network_is_tested_here():
@@ -125,7 +130,7 @@ def test_a_network_of_one_grid_works_on_others():
     for n in (1, 2, 17, 40):
         assert walls(torch.zeros(1, 1, n, dtype=torch.float64)).shape == (1, 1, n)
     assert rounds(torch.zeros(1, 1, 40, dtype=torch.float64)).shape == (1, 1, 40)
-    with pytest.raises(ValueError, match=r"multiples of these along the circular ones, got a grid of \(18,\)"):
+    with pytest.raises(ValueError, match=r"multiples of \[4\] points along the axes, got a grid of \[18\]"):
         rounds(torch.zeros(1, 1, 18, dtype=torch.float64))
 
 

@@ -75,7 +75,7 @@ def test_levels_close_together_look_alike_and_levels_apart_do_not():
 @pytest.mark.parametrize(
     ("inputs", "sentence"),
     [
-        (torch.zeros(2, 2, 18), "multiples of these along the circular ones, got a grid of (18,)"),
+        (torch.zeros(2, 2, 18), "multiples of [4] points along the axes, got a grid of [18]"),
         (torch.zeros(2, 3, 16), "shape (batch, 2, X), got (2, 3, 16)"),
         (torch.zeros(2, 2, 16, 16), "shape (batch, 2, X), got (2, 2, 16, 16)"),
     ],
