@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from biasbound.cli.reading import add_reading, reading
 from biasbound.data.formats import FORMATS
 from biasbound.flows import FLOWS
 from biasbound.registry import allow, known
@@ -37,7 +38,7 @@ def add_parser(commands: Any, words: Sequence[str]) -> None:
     for name in dict.fromkeys((*known(FLOWS), *typed)):
         _add_flow(parts.add_parser(name, help=_title(name)), name)
     info = parts.add_parser("info", help="shape, time step, channels, statistics, provenance")
-    info.add_argument("file", type=Path, metavar="FILE", help="any readable file or folder")
+    info.add_argument("file", type=Path, metavar="FILE", help="any readable file or folder, or a pattern in quotes")
     _add_reading(info)
     info.add_argument("--plot", type=Path, metavar="PNG", help="draw a trajectory into this file")
     info.add_argument("--trajectory", type=int, default=0, metavar="I", help="which to draw")
@@ -49,7 +50,7 @@ def add_parser(commands: Any, words: Sequence[str]) -> None:
     convert.add_argument(
         "--format",
         metavar="NAME",
-        help=f"of B: {', '.join(known(FORMATS))} (default: by its ending, .h5 native, .npy NumPy)",
+        help=f"of B: {', '.join(known(FORMATS))} (default: by its ending: .h5, .npy, .nc, .zarr)",
     )
     _add_reading(convert)
     convert.add_argument("--force", action="store_true", help="replace an existing file B")
@@ -88,9 +89,8 @@ def _add_flow(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dt", type=float, help="time step, where the format has none")
+    add_reading(parser)
     parser.add_argument("--momentum", action="store_true", default=None, help="ACDM: momentum, not velocity")
-    parser.add_argument("--axes", type=int, metavar="D", help=".npy: number of space axes")
 
 
 def _source(given: argparse.Namespace) -> Any:
@@ -154,8 +154,7 @@ def _generate(given: argparse.Namespace) -> None:
 def _load(path: Path, given: argparse.Namespace) -> Any:
     from biasbound.data.formats import load
 
-    options = {name: getattr(given, name) for name in ("dt", "momentum", "axes")}
-    return load(path, **{name: value for name, value in options.items() if value is not None})
+    return load(path, reading(given), **({} if given.momentum is None else {"momentum": given.momentum}))
 
 
 def _info(given: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from biasbound.cli.reading import add_reading, reading
 from biasbound.registry import imported
 
 __all__ = ["Subject", "add_stride", "opened", "subject_of"]
@@ -29,13 +30,14 @@ def add_stride(parser: argparse.ArgumentParser) -> None:
     """The options that `opened` reads."""
     parser.add_argument("--stride-time", type=int, default=1, metavar="N", help="use every N-th frame of the data")
     parser.add_argument("--stride-space", type=int, default=1, metavar="N", help="use every N-th grid point")
+    add_reading(parser)
 
 
 def opened(given: argparse.Namespace) -> Any:
     """The trajectories of --data, with its strides."""
     from biasbound.data.formats import load
 
-    return load(given.data).stride(time=given.stride_time, space=given.stride_space)
+    return load(given.data, reading(given)).stride(time=given.stride_time, space=given.stride_space)
 
 
 def subject_of(what: str | Path, given: argparse.Namespace) -> Subject:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from biasbound.cli.reading import reading
 from biasbound.cli.subject import add_stride, opened
 
 __all__ = ["add_parsers"]
@@ -74,9 +75,9 @@ def _score(given: argparse.Namespace) -> None:
     from biasbound.metrics.score import score
     from biasbound.report.tables import demo_table
 
-    stride = {"time": given.stride_time, "space": given.stride_space}
-    truth = load(given.truth).stride(**stride)
-    train = None if given.train is None else load(given.train).stride(**stride)
+    stride, options = {"time": given.stride_time, "space": given.stride_space}, reading(given)
+    truth = load(given.truth, options).stride(**stride)
+    train = None if given.train is None else load(given.train, options).stride(**stride)
     scene = open_scene(given.prediction, truth, train=train, initial=given.initial)
     rows = score(scene, About(truth.layout.name, given.name))
     print(demo_table(rows).text())

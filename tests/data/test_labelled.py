@@ -145,7 +145,7 @@ def test_a_globe_is_recognised(closing, end, tmp_path):
     assert {*t.static} == {"depth"}
     dropped = [note for note in t.notes if "end point" in note]
     assert len(dropped) == closing
-    assert any("missing in every frame" in note and str(path) in note for note in t.notes)
+    assert any("missing in every frame" in note and note.startswith(path.name) for note in t.notes)
     assert t.measure().mean == pytest.approx([np.nanmean(values.astype("f8"))])
 
 
