@@ -77,7 +77,7 @@ def make(given: argparse.Namespace) -> None:
 
 
 def _load(path: Path, given: argparse.Namespace) -> Any:
-    return load(path, **reading(given))
+    return load(path, reading(given), **({} if given.momentum is None else {"momentum": given.momentum}))
 
 
 def info(given: argparse.Namespace) -> None:

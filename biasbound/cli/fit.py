@@ -27,7 +27,7 @@ def fit(given: argparse.Namespace) -> None:
         train=given.file,
         valid=given.valid,
         test=given.test,
-        options=reading(given),
+        options=reading(given).given(),
         stride_time=given.stride_time,
         stride_space=given.stride_space,
         conditions=tuple(filter(None, given.conditions.split(","))),

@@ -84,7 +84,6 @@ def _fit(commands: Any) -> None:
     add("--device", default="cpu", help="where to train (default: cpu)")
     add("--dry-run", action="store_true", help="read and check the data, say what would be done, and stop")
     add("--quiet", action="store_true", help="show the result alone")
-    _reading(parser)
     _stride(parser)
 
 
@@ -93,17 +92,17 @@ def _data(parts: Any, typed: Sequence[str]) -> None:
     for name in dict.fromkeys((*known(FLOWS), *(word for word in typed if ":" in word))):
         _flow(parts.add_parser(name, help=_title(name)), name)
     info = _command(parts, "data:info", "shape, time step, channels, statistics, provenance")
-    info.add_argument("file", help="any readable file or folder", **FILE)
-    _reading(info)
+    info.add_argument("file", help="any readable file or folder, or a pattern in quotes", **FILE)
+    _momentum(info)
     info.add_argument("--plot", type=Path, metavar="PNG", help="draw a trajectory into this file")
     info.add_argument("--trajectory", type=int, default=0, metavar="I", help="which to draw")
     info.add_argument("--force", action="store_true", help="replace an existing picture")
     convert = _command(parts, "data:convert", "read A in any format, write it as B")
     convert.add_argument("source", type=Path, metavar="A")
     convert.add_argument("target", type=Path, metavar="B")
-    formats = f"of B: {', '.join(known(FORMATS))} (default: by its ending, .h5 native, .npy NumPy)"
+    formats = f"of B: {', '.join(known(FORMATS))} (default: by its ending: .h5, .npy, .nc, .zarr)"
     convert.add_argument("--format", metavar="NAME", help=formats)
-    _reading(convert)
+    _momentum(convert)
     convert.add_argument("--force", action="store_true", help="replace an existing file B")
 
 
@@ -133,13 +132,15 @@ def _flow(parser: argparse.ArgumentParser, name: str) -> None:
     parser.set_defaults(run="biasbound.cli.data:make", flow=name)
 
 
-def _reading(parser: argparse.ArgumentParser) -> None:
+def _momentum(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
+    parser.add_argument("--momentum", action="store_true", default=None, help="ACDM: momentum, not velocity")
 
 
 def _stride(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stride-time", type=int, default=1, metavar="N", help="use every N-th frame of the data")
     parser.add_argument("--stride-space", type=int, default=1, metavar="N", help="use every N-th grid point")
+    add_reading(parser)
 
 
 def _network(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from biasbound.cli.reading import reading
 from biasbound.data.formats import load
 from biasbound.models.diffusion import chain_of
 from biasbound.models.emulator import Emulator
@@ -40,7 +41,7 @@ def loaded(folder: str | Path, given: argparse.Namespace) -> Emulator:
 
 def opened(given: argparse.Namespace) -> Any:
     """The trajectories of --data, with its strides."""
-    return load(given.data).stride(time=given.stride_time, space=given.stride_space)
+    return load(given.data, reading(given)).stride(time=given.stride_time, space=given.stride_space)
 
 
 def subject_of(what: str | Path, given: argparse.Namespace) -> Subject:

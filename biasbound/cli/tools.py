@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from biasbound.cli.reading import reading
 from biasbound.cli.subject import loaded, opened
 from biasbound.data.formats import load
 from biasbound.metrics.files import open_scene
@@ -29,9 +30,9 @@ def predict(given: argparse.Namespace) -> None:
 
 def score(given: argparse.Namespace) -> None:
     """Print the table and every row of a rollout's scores."""
-    stride = {"time": given.stride_time, "space": given.stride_space}
-    truth = load(given.truth).stride(**stride)
-    train = None if given.train is None else load(given.train).stride(**stride)
+    stride, options = {"time": given.stride_time, "space": given.stride_space}, reading(given)
+    truth = load(given.truth, options).stride(**stride)
+    train = None if given.train is None else load(given.train, options).stride(**stride)
     scene = open_scene(given.prediction, truth, train=train, initial=given.initial)
     rows = scored(scene, About(truth.layout.name, given.name))
     print(demo_table(rows).text())

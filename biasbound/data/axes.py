@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float64
@@ -56,7 +57,7 @@ def arrange(
     if name is not None:
         fit = [i for i, n in enumerate(shape) if n == len(times[name])]
         if len(fit) > 1:
-            notes = (f"{where}: several axes of {shape} fit {name}; the last of them was taken as time.",)
+            notes = (f"{Path(where).name}: several axes of {shape} fit {name}; the last of them was taken as time.",)
         time = fit[-1]
     else:
         alone = [i for i, n in enumerate(shape) if n not in {len(v) for v in others.values()}]

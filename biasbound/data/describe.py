@@ -19,11 +19,12 @@ def describe(trajectories: Trajectories) -> str:
     layout, statistics = trajectories.layout, trajectories.measure()
     grid, several = " × ".join(map(str, layout.grid)), len(layout.channels) > 1
     channels = f"{len(layout.channels)} channel{'s' if several else ''}"
+    rows = "1 trajectory" if len(trajectories) == 1 else f"{len(trajectories)} trajectories"
     stored = f"({trajectories.dtype}, {int(np.prod(layout.shape)) * trajectories.dtype.itemsize / 1e6:.4g} MB)"
     lines = [
         f"{trajectories.name}",
         f"  flow        {layout.name}",
-        f"  shape       {len(trajectories)} trajector{'ies' if len(trajectories) > 1 else 'y'}, {layout.frames} frames, {channels}, {grid} points {stored}",
+        f"  shape       {rows}, {layout.frames} frames, {channels}, {grid} points {stored}",
         f"  time        dt {layout.dt:g}, {layout.dt * (layout.frames - 1):g} from first to last frame"
         + (f" ({trajectories.labels.units['time']})" if "time" in trajectories.labels.units else ""),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,8 @@ def variables_of(dataset: Any, options: ReadOptions, name: str) -> tuple[list[st
         several = ", ".join(f"{n}{dataset[n].dims}" for n in chosen)
         raise ValueError(f"{name}: found fields on different grids ({several}); choose with --variable")
     left = [n for n in timed if n not in chosen and not {*dataset[n].dims} <= {*ROWS, *TIMES}]
-    notes = (f"{name}: {', '.join(left)} were left out; they have fewer dimensions than {chosen[0]}.",) if left else ()
-    return chosen, notes
+    less = f"{Path(name).name}: {', '.join(left)} were left out; they have fewer dimensions than {chosen[0]}."
+    return chosen, (less,) if left else ()
 
 
 def _time_of(dataset: Any, dims: Sequence[Any]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ def recognise_mask(t: Trajectories) -> Trajectories:
     lost = np.isnan(t.read(0, 1, slice(1))[0, 0]).all(axis=0)
     if not lost.any() or lost.all() or (np.isnan(t.samples()) != lost).any():
         return t
-    note = f"{t.name}: {int(lost.sum())} of {lost.size} points are missing in every frame; they were masked."
+    note = (
+        f"{Path(t.name).name}: {int(lost.sum())} of {lost.size} points are missing in every frame; they were masked."
+    )
     return replace(t, mask=~lost, notes=(*t.notes, note), known=None)
 
 
@@ -43,12 +46,13 @@ def settle(t: Trajectories, stated: Sequence[Boundary | None], domain: Ends) -> 
         doubled = kind in (None, "periodic") and len(points) > 3 and _repeats(t, axis, exactly=kind is None)
         low, high = float(points.min()), float(points.max())
         if doubled:
-            note = f"{t.name}: the end point of the periodic axis {name} repeats the first one; it was dropped."
+            what = f"the end point of the periodic axis {name} repeats the first one"
+            note = f"{Path(t.name).name}: {what}; it was dropped."
             t = replace(_without_last(t, axis), notes=(*t.notes, note))
         elif kind == "periodic":
             high += (high - low) / max(1, len(points) - 1)
         elif kind is None:
-            note = f"{t.name}: nothing says that the axis {name} is periodic; it was taken as open."
+            note = f"{Path(t.name).name}: nothing says that the axis {name} is periodic; it was taken as open."
             t = replace(t, notes=(*t.notes, note))
         found: Boundary = "periodic" if doubled else kind or "open"
         t = _with_edge(t, axis, found, ends or (low, high))

@@ -45,6 +45,7 @@ class Labelled:
     opened: Callable[[], Any]
     where: str  # the file
     name: str
+    dims: tuple[str, ...]  # in stored order
     axes: Axes
     sizes: dict[str, int]
     dtype: np.dtype[Any]
@@ -87,8 +88,13 @@ def from_xarray(
     return recognise_mask(opened_dataset(lambda: whole, told, name))
 
 
-def opened_dataset(opened: Callable[[], Any], options: ReadOptions, name: str) -> Trajectories:
-    """The same for a dataset that every process opens for itself."""
+def opened_dataset(
+    opened: Callable[[], Any],
+    options: ReadOptions,
+    name: str,
+    quick: Callable[[Labelled], Reader] = lambda column: column,
+) -> Trajectories:
+    """The same for a dataset that every process opens for itself; `quick` may know a quicker reader of a variable."""
     dataset = opened()
     own = own_facts(dataset.attrs, name)
     chosen, notes = variables_of(dataset, options, name)
@@ -102,7 +108,7 @@ def opened_dataset(opened: Callable[[], Any], options: ReadOptions, name: str) -
     if options.channels is not None and len(options.channels) != len(names):
         raise ValueError(f"{name}: found {len(options.channels)} names for the channels {', '.join(names)}")
     places = np.split(np.arange(len(names)), np.cumsum([c.channels for c in columns])[:-1])
-    reader = Store(columns, [p.tolist() for p in places], grid)
+    reader = Store([*map(quick, columns)], [p.tolist() for p in places], grid)
     points = tuple(points_of(dataset, d) for d in axes.space)
     layout = Layout(
         str(dataset.attrs.get("title") or _stem(name)), samples, frames, options.channels or names, grid,
@@ -129,18 +135,18 @@ def _stem(name: str) -> str:
 
 def _columns(
     opened: Callable[[], Any], where: str, dataset: Any, chosen: list[str], axes: Axes, sizes: dict[str, int]
-) -> tuple[list[Reader], tuple[str, ...]]:
+) -> tuple[list[Labelled], tuple[str, ...]]:
     """A reader per variable, and the names of all channels."""
-    columns: list[Reader] = []
+    columns: list[Labelled] = []
     names: list[str] = []
     for n in chosen:
         variable = dataset[n]
         extra = [d for d in axes.extra if d in variable.dims]
         ends = [f"_{v:g}" for v in points_of(dataset, extra[0])] if extra else [""]
-        kind = (
-            variable.dtype if variable.dtype.kind == "f" else np.dtype("f8" if variable.dtype.itemsize > 2 else "f4")
-        )
-        columns.append(Labelled(opened, where, n, axes, sizes, np.dtype(kind).newbyteorder("="), len(ends)))
+        floats = variable.dtype.kind == "f"
+        kind = np.dtype(variable.dtype if floats else "f8" if variable.dtype.itemsize > 2 else "f4")
+        dims = tuple(map(str, variable.dims))
+        columns.append(Labelled(opened, where, n, dims, axes, sizes, kind.newbyteorder("="), len(ends)))
         names += [n + end for end in ends]
     return columns, tuple(names)
 

@@ -32,7 +32,7 @@ class DataConfig:
     test: str | None = None
     """your own test file"""
     options: dict[str, Any] = field(default_factory=dict)
-    """options for reading your files: dt, momentum, axes"""
+    """options for reading your files: variable, channels, domain, boundary, dt, mask, dims (docs/data.md)"""
     stride_time: int = 1
     """learn every n-th frame"""
     stride_space: int = 1

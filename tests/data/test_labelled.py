@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -145,7 +146,7 @@ def test_a_globe_is_recognised(closing, end, tmp_path):
     assert {*t.static} == {"depth"}
     dropped = [note for note in t.notes if "end point" in note]
     assert len(dropped) == closing
-    assert any("missing in every frame" in note and str(path) in note for note in t.notes)
+    assert any("missing in every frame" in note and note.startswith(path.name) for note in t.notes)
     assert t.measure().mean == pytest.approx([np.nanmean(values.astype("f8"))])
 
 
@@ -185,21 +186,29 @@ def test_a_named_field_is_the_mask_and_variables_are_chosen(tmp_path):
         from_xarray(dataset.drop_vars("time"))
 
 
-@pytest.mark.parametrize("end", ["nc", "zarr"])
+@pytest.mark.parametrize("end", ["nc", "packed", "zarr"])
 def test_a_batch_reads_no_other_frames(end, tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    t = Trajectories.from_array(rng.normal(size=(4, 40, 1, 16)), dt=1.0)
-    t.save(tmp_path / f"a.{end}")
-    asked = []
-    from xarray.core.variable import Variable
-
-    plain = Variable.isel
-    monkeypatch.setattr(Variable, "isel", lambda self, part, *a, **k: asked.append(part) or plain(self, part, *a, **k))
-    windows = load(tmp_path / f"a.{end}").windows(1)
-    asked.clear()
+    values = np.round(np.random.default_rng(0).normal(size=(4, 40, 1, 16)), 1).astype(np.float32)
+    t, path = Trajectories.from_array(values, dt=1.0), tmp_path / ("a.zarr" if end == "zarr" else "a.nc")
+    if end == "packed":
+        how = {"dtype": "i2", "scale_factor": 0.1, "_FillValue": -999}
+        t.to_xarray().to_netcdf(path, engine="h5netcdf", encoding={"u0": how})
+    else:
+        t.save(path)
+    asked, read = [], []
+    isel, preadv = xarray.Variable.isel, os.preadv
+    monkeypatch.setattr(
+        xarray.Variable, "isel", lambda self, part, *a, **k: asked.append(part) or isel(self, part, *a, **k)
+    )
+    monkeypatch.setattr(os, "preadv", lambda *a: read.append(preadv(*a)) or read[-1])
+    windows = load(path).windows(1)
+    asked.clear(), read.clear()
     batch = windows[[5, 3 * 39 + 7]]
-    assert np.array_equal(batch.frames.numpy(), t.windows(1)[[5, 3 * 39 + 7]].frames.numpy())
-    assert asked == [{"trajectory": 0, "time": slice(5, 7)}, {"trajectory": 3, "time": slice(7, 9)}]
+    assert np.allclose(batch.frames.numpy(), t.windows(1)[[5, 3 * 39 + 7]].frames.numpy(), atol=1e-6)
+    if end == "nc":  # plain floats in one piece: bytes as they stand
+        assert (asked, sum(read)) == ([], 2 * 2 * 16 * 4)
+    else:
+        assert asked == [{"trajectory": 0, "time": slice(5, 7)}, {"trajectory": 3, "time": slice(7, 9)}]
 
 
 def test_several_files_are_several_trajectories(tmp_path):

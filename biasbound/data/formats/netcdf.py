@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
 from biasbound._io import replacing
+from biasbound.data.columns import Raw, Reader, hdf5_column
 from biasbound.data.extras import extra, reading
 from biasbound.data.formats.files import HDF5, Format, begins, holds, opened
-from biasbound.data.labelled import opened_dataset
+from biasbound.data.labelled import Labelled, opened_dataset
 from biasbound.data.options import ReadOptions
 from biasbound.data.sheets import Sheet, sheet_of
 from biasbound.data.trajectories import Trajectories
@@ -19,6 +21,7 @@ from biasbound.data.trajectories import Trajectories
 __all__ = ["FORMAT", "create", "open_dataset"]
 
 CLASSIC = b"CDF"
+PACKED = ("scale_factor", "add_offset", "missing_value")
 
 
 def _is_netcdf(file: h5py.File) -> bool:
@@ -43,7 +46,22 @@ def read(path: Path, options: ReadOptions | None = None) -> Trajectories:
     extra(engine, path)
     if engine == "h5netcdf":
         opened(path).close()  # a truncated file gets its own sentence
-    return opened_dataset(partial(open_dataset, path, engine), options or ReadOptions(), str(path))
+    quick = {"quick": partial(_quick, path)} if engine == "h5netcdf" else {}
+    return opened_dataset(partial(open_dataset, path, engine), options or ReadOptions(), str(path), **quick)
+
+
+def _quick(path: Path, column: Labelled) -> Reader:
+    """Frames of plain floats in our order are read without xarray, which takes 2 ms for each stretch of them."""
+    rows, order = column.axes.rows, (*column.axes.rows, column.axes.time, *column.axes.extra, *column.axes.space)
+    with h5py.File(path, "r") as file:
+        data = file.get(column.name)
+        if column.dims != order or not isinstance(data, h5py.Dataset) or data.dtype.kind != "f":
+            return column
+        if {*PACKED} & {*data.attrs} or not np.isnan(data.attrs.get("_FillValue", np.nan)).all():
+            return column
+        frame = (column.channels, *data.shape[len(order) - len(column.axes.space) :])
+        found = hdf5_column(path, data, frame, shared=not rows)
+        return column if len(rows) > 1 and not isinstance(found, Raw) else found
 
 
 def create(file: h5py.File, sheet: Sheet) -> list[h5py.Dataset]:

@@ -19,7 +19,7 @@ from biasbound.data.trajectories import Trajectories
 
 __all__ = ["FORMAT", "create", "frames_per_chunk"]
 
-CHUNK = 1 << 18  # bytes: a random pair decodes one chunk, or two
+CHUNK = 1 << 19  # bytes: a random pair decodes one chunk, or two
 
 
 def matches(path: Path) -> bool:
