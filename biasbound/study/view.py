@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TimeRemainingColumn
 
 from biasbound.study.follow import Event, Tell
 
@@ -20,10 +20,10 @@ def watching() -> Iterator[Tell]:
     """A viewer on stderr."""
     if sys.stderr.isatty():
         with Progress(
-            TextColumn("{task.description}"),
+            "{task.description}",
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            "{task.fields[note]}",
             TimeRemainingColumn(),
             console=Console(stderr=True),
             speed_estimate_period=60,

@@ -95,19 +95,10 @@ def _gradients(chain: Diffusion, place: Place, section: EvaluateConfig) -> None:
 
 def _bias_rows(level: BiasRow, about: About) -> list[Row]:
     """Rows of one level; their step is the level's index."""
-    named = {
-        "reb": level.reb,
-        "own_bias": level.own,
-        "two_step_bias": level.two_step,
-        "clean_error": level.clean,
-        "inference_error": level.inference,
-    }
-    found = {
-        name: Interval(e.mean, e.mean - 1.96 * e.stderr, e.mean + 1.96 * e.stderr)
-        for name, e in named.items()
-        if e is not None
-    }
-    return [
-        about.row("sigma", level.sigma, level.t),
-        *(about.row(name, interval, level.t) for name, interval in found.items()),
-    ]
+    biases = {"reb": level.reb, "own_bias": level.own, "two_step_bias": level.two_step}
+    rows = [about.row("sigma", level.sigma, level.t)]
+    for name, e in {**biases, "clean_error": level.clean, "inference_error": level.inference}.items():
+        if e is not None:
+            interval = Interval(e.mean, e.mean - 1.96 * e.stderr, e.mean + 1.96 * e.stderr)
+            rows.append(about.row(name, interval, level.t))
+    return rows

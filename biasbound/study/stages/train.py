@@ -94,12 +94,7 @@ def _fit(
     else:
         x, y = place.material.pairs("valid", search.pairs, task)
         write_growth(Grower(search, trainer, x, y).run(), folder, trainer.rank.rank)
-    told = {
-        "method": method.label,
-        "seed": options.seed,
-        "updates": trainer.progress.update,
-        "ledger": trainer.progress.ledger,
-    }
+    spent = {"updates": trainer.progress.update, "ledger": trainer.progress.ledger}
     data = place.material.train
     emulator = Emulator(
         model=trainer.kept,
@@ -107,18 +102,13 @@ def _fit(
         channels=data.channels,
         dt=data.dt,
         conditions=data.conditions,
-        meta={"dataset": data.layout.name, **told},
+        meta={"dataset": data.layout.name, "method": method.label, "seed": options.seed, **spent},
     )
     if trainer.rank.rank == 0:
         remove(folder / "emulator")  # of an earlier attempt, killed before it was recorded
         emulator.save(folder / "emulator")
         remove(folder / "train")
-    return {
-        "updates": trainer.progress.update,
-        "ledger": trainer.progress.ledger,
-        "nfe": emulator.nfe,
-        "parameters": sum(p.numel() for p in model.parameters()),
-    }
+    return {**spent, "nfe": emulator.nfe, "parameters": sum(p.numel() for p in model.parameters())}
 
 
 def _measured(train: TrainConfig, place: Place) -> Callable[[nn.Module, int], Mapping[str, float]]:
