@@ -4,8 +4,6 @@ A command that cannot do what was asked raises one sentence and leaves the disk 
 into exit code 2.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

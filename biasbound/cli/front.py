@@ -1,7 +1,5 @@
 """`biasbound schedule front`: for every number of calls the ladder of least measured error, of one emulator on data."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

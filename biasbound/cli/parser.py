@@ -1,7 +1,5 @@
 """Every command but those of a study, with its options. `run` names the function that does it, imported when it is called."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import inspect

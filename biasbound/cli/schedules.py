@@ -1,7 +1,5 @@
 """`biasbound schedule …`: make, look at, draw, export and choose noise schedules."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import json

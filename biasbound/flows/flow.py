@@ -5,8 +5,6 @@ and `seed`; its other fields are its settings. `sizes` is a class variable, not 
 settings nor the provenance. docs/data.md has an example.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, get_type_hints

@@ -1,7 +1,5 @@
 """The whole report of a run, or of several as one: tables, figures and the page."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

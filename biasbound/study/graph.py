@@ -4,8 +4,6 @@ data ─┬─ search ─ train ─ finetune ─ rollout ─ evaluate      (adap
       └─ train ─ rollout ─ evaluate                           (every other method; adaptive where its ladder grows)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From YAML files and command lines to a config, and back; what does not fit is refused with the nearest name that exists."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What people see while a study runs: one bar per unit on a terminal, a line now and then elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

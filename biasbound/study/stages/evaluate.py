@@ -1,7 +1,5 @@
 """Stage 6: every score of a rollout, and the biases of a diffusion emulator, on the test split."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

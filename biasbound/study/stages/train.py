@@ -1,7 +1,5 @@
 """Stages 3 and 4: the training that every method gets, and unrolled fine-tuning of a trained one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
