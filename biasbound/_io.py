@@ -4,8 +4,6 @@ Files are put in place whole or not at all. JSON is read in one place, checked a
 damage becomes one sentence. Locks die with their owner, and worker processes end with their parent.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import multiprocessing

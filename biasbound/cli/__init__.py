@@ -1,7 +1,5 @@
 """The `biasbound` command. Nothing heavy is imported before it is known which command runs."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A command that cannot do what was asked raises one sentence and leaves the disk 
 into exit code 2.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -14,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from biasbound._io import cores
 from biasbound.cli.reading import reading
@@ -51,17 +48,10 @@ def _value(text: str) -> Any:
 def make(given: argparse.Namespace) -> None:
     """Generate a split of a flow, with a bar on a terminal."""
     source = _source(given)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("trajectories, elapsed"),
-        TimeElapsedColumn(),
-        TextColumn("remaining"),
-        TimeRemainingColumn(),
-    )
+    counted = ("{task.description}", BarColumn(), MofNCompleteColumn())
+    timed = ("trajectories, elapsed", TimeElapsedColumn(), "remaining", TimeRemainingColumn())
     # Blocks may take minutes: estimate from the whole run, not from its last 30 seconds.
-    bar = Bar(*columns, console=Console(stderr=True), speed_estimate_period=1e9)
+    bar = Progress(*counted, *timed, console=Console(stderr=True), speed_estimate_period=1e9)
     with bar if sys.stderr.isatty() else nullcontext():
         task = bar.add_task(given.flow, total=source.layout.trajectories)
         written = generate(

@@ -1,7 +1,5 @@
 """`biasbound diagnose`: where the chain of a denoiser leaves its training distribution, and the ladder that suits it."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every command but those of a study, with its options. `run` names the function that does it, imported when it is called."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import inspect
@@ -237,7 +235,7 @@ def _schedule(commands: Any) -> None:
 
 def _front(verbs: Any) -> None:
     what = "the best ladder of an emulator for every number of calls, by its measured error"
-    parser = _command(verbs, "front:front", what, f"schedule front {EMULATOR} --data valid.h5")
+    parser = _command(verbs, "schedules:front", what, f"schedule front {EMULATOR} --data valid.h5")
     add = parser.add_argument
     add("emulator", metavar="EMULATOR", help="an emulator's folder")
     add("--data", required=True, help="trajectories to measure on", **FILE)

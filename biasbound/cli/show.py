@@ -1,7 +1,5 @@
 """What a study will cost, where it stands, and whether a record holds."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from collections.abc import Sequence

@@ -5,8 +5,6 @@
 What is done and unchanged is skipped. Changed settings that would throw finished work away are refused until --redo.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

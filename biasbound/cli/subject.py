@@ -1,7 +1,5 @@
 """What a measuring command measures: a denoiser, and pairs of a file in its units."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 from pathlib import Path

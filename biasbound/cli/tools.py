@@ -1,7 +1,5 @@
 """Commands on single things: roll an emulator out, score a rollout."""
 
-from __future__ import annotations
-
 import argparse
 
 from biasbound.cli.reading import reading

@@ -1,7 +1,5 @@
 """What one call of a study command asks for: from its words to a config, in two steps."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

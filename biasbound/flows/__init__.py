@@ -6,8 +6,6 @@ by `biasbound.flows.flow.source("waves", "small", "valid", seed=1, points=64)`. 
 is asked for, so that --help is quick.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from biasbound.registry import home

@@ -1,7 +1,5 @@
 """What a worker process does in a generation; imports little, so that workers start quickly."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -15,8 +15,6 @@ N drives. With z = Lh,
 (Kassam & Trefethen 2005). Not promised: order 4 where |z| ≫ 1 and N is not small. The tests measure it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -5,8 +5,6 @@ and `seed`; its other fields are its settings. `sizes` is a class variable, not 
 settings nor the provenance. docs/data.md has an example.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, get_type_hints
@@ -39,42 +37,27 @@ class Size:
         return {**self.every, **self.tests[next(iter(self.tests)) if test is None else test]}
 
 
-def _flow(name: str) -> Any:
-    found = find(FLOWS, name)
-    if not (isinstance(found, type) and is_dataclass(found) and hasattr(found, "sizes")):
-        raise ValueError(f"{name} is not a flow: a flow is a dataclass of settings with a class variable `sizes`")
-    return found
-
-
-def sizes(name: str) -> tuple[str, ...]:
-    """The names of a flow's sizes."""
-    return tuple(_flow(name).sizes)
-
-
-def settings(name: str) -> tuple[str, ...]:
-    """The names of what can be changed in a flow, beside its split and seed."""
-    kind = _flow(name)
-    several = any(size.tests for size in kind.sizes.values())
-    own = [f.name for f in fields(kind) if f.name not in ("split", "seed")]
-    return (*own, "test") if several else tuple(own)
-
-
 def source(name: str, size: str = "small", split: Split = "train", seed: int = 0, **changes: Any) -> Source:
     """The source of one split of a flow at a named size; `changes` override its settings.
 
     They may be plain JSON values (a list for a tuple, 64 for 64.0). What the flow does not have is refused in one
     sentence, and so is a value of the wrong type.
     """
-    kind = _flow(name)
-    if size not in sizes(name):
-        raise ValueError(f"{name} has no size {size!r}; it has {', '.join(sizes(name))}")
-    for setting in changes:
-        if setting not in (known := settings(name)):
-            raise ValueError(f"{name} has no setting {setting!r}; it has {', '.join(known)}")
+    found = find(FLOWS, name)
+    if not (isinstance(found, type) and is_dataclass(found) and hasattr(found, "sizes")):
+        raise ValueError(f"{name} is not a flow: a flow is a dataclass of settings with a class variable `sizes`")
+    kind: Any = found
+    sizes: Mapping[str, Size] = kind.sizes
+    if size not in sizes:
+        raise ValueError(f"{name} has no size {size!r}; it has {', '.join(sizes)}")
+    settings = [f.name for f in fields(kind) if f.name not in ("split", "seed")]
+    settings += ["test"] if any(one.tests for one in sizes.values()) else []
+    if unknown := [setting for setting in changes if setting not in settings]:
+        raise ValueError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(settings)}")
     test = changes.pop("test", None)
-    if test is not None and test not in (tests := kind.sizes[size].tests):
+    if test is not None and test not in (tests := sizes[size].tests):
         raise ValueError(f"{name} has no test set {test!r}; it has {', '.join(tests)}")
     types = get_type_hints(kind)
     given = {n: as_kind(types[n], v, f"setting {n} of {name}") for n, v in changes.items()}
-    made: Source = kind(split=split, seed=seed, **kind.sizes[size].of(split, test) | given)
+    made: Source = kind(split=split, seed=seed, **sizes[size].of(split, test) | given)
     return made

@@ -5,8 +5,6 @@ all are there, they are joined in order to form FILE. A block is computed from t
 the bytes of FILE depend neither on the number of processes nor on interruptions.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

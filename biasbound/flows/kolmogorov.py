@@ -18,8 +18,6 @@ force in phase on every grid. The paper's source takes the same block mean of it
 components is off centre by half a fine cell along its own axis; here none is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice

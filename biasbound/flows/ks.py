@@ -8,8 +8,6 @@ conservation law. The mean of u has k = 0, hence no tendency, and stays the same
 the solution with speed c: u(x − ct, t) + c.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar

@@ -12,8 +12,6 @@ A name that comes out of a loaded file (an emulator, a run folder, a data file) 
 were passed to `allow` are.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """The pictures of a diagnosis: where a denoiser is stable, the ladder that suits it, and the paper's appendices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes

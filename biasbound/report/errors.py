@@ -4,8 +4,6 @@ Errors are in the units of the data, as the paper gives them for its first two f
 normalised by the spread of the training data for transonic flow, again as in the paper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from biasbound.metrics.rows import Row, select

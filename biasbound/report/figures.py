@@ -1,7 +1,5 @@
 """Every figure by its name, and the one function that saves them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress

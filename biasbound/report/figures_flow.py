@@ -1,7 +1,5 @@
 """Figures of the flows: samples, rollouts, spectra; and training curves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figures of ladders that grew inside their training: how they grew, and the exact front."""
 
-from __future__ import annotations
-
 import math
 
 from matplotlib import colormaps

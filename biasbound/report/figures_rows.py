@@ -1,7 +1,5 @@
 """Figures of the results themselves; all of them also make sense over several runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np

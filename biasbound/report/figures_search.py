@@ -1,7 +1,5 @@
 """Figures of the method itself: thresholds, ladders, biases along the chain, gradients."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise

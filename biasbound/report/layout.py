@@ -1,7 +1,5 @@
 """A table as a value, and its three forms: Markdown, LaTeX and a console's."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -111,7 +109,7 @@ class Table:
             lines += [rule, *map(row, group)]
         return "\n".join([*lines, rule, *map(plain, self.notes)]) + "\n"
 
-    def show(self, console: Console | None = None) -> None:
+    def show(self, console: "Console | None" = None) -> None:
         """To a console: with the best in bold on a terminal, as plain text into a file or pipe."""
         from rich.console import Console
         from rich.table import Table as RichTable

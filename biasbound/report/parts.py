@@ -4,8 +4,6 @@ The dataclasses are the schemas by which files are read: see `biasbound._io.read
 neither infinity nor NaN; a null means one of the two, and the type of the field says which.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -5,8 +5,6 @@ without red–green vision. Colour limits are shared by all frames of a row and 
 extreme 0.5 %.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 A search is a unit of its own (02-search), or its ladder grew inside a training (03-train).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ Every stage is optional: a folder that holds some of them gives a study of what 
 stay on disk until a picture asks for them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

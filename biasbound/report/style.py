@@ -1,7 +1,5 @@
 """One look for all figures, which can be read without red–green vision and in grey print."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeVar
 

@@ -4,8 +4,6 @@ Methods are ordered as in the paper, then by the alphabet. What became non-finit
 never averaged away.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The whole report of a run, or of several as one: tables, figures and the page."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -66,16 +64,18 @@ def merged(studies: Sequence[Study]) -> Study:
     had = Counter(unit for s in studies for unit in {row.unit for row in s.rows})
     clash = {(dataset, label) for (dataset, label, _), n in had.items() if n > 1}
     named = [_renamed(s, run, clash) for s, run in zip(studies, runs, strict=True)]
-    kept = [s if s.folder == first.folder or _same_test(s, first) else _without_rollouts(s) for s in named]
+    shown = [s.folder == first.folder or _same_test(s, first) for s in named]
     return replace(
         first,
         dataset=" · ".join(dict.fromkeys(s.dataset for s in studies)),
         title=" · ".join(runs),
         config="\n".join(f"# {run}\n{s.config}" for run, s in zip(runs, studies, strict=True)),
-        rows=tuple(row for s in kept for row in s.rows),
-        searches=tuple(search for s in kept for search in s.searches),
-        models=tuple(model for s in kept for model in s.models),
-        stages=tuple(stage for s in kept for stage in s.stages),
+        rows=tuple(row for s in named for row in s.rows),
+        searches=tuple(search for s in named for search in s.searches),
+        models=tuple(
+            m if show else replace(m, rollout=None) for s, show in zip(named, shown, strict=True) for m in s.models
+        ),
+        stages=tuple(stage for s in named for stage in s.stages),
     )
 
 
@@ -93,10 +93,6 @@ def _renamed(study: Study, run: str, clash: set[tuple[str, str]]) -> Study:
         models=tuple(replace(m, label=name(own, m.label), dataset=own) for m in study.models),
         stages=tuple(replace(s, unit=f"{run}/{s.unit}") for s in study.stages),
     )
-
-
-def _without_rollouts(study: Study) -> Study:
-    return replace(study, models=tuple(replace(m, rollout=None) for m in study.models))
 
 
 def _same_test(one: Study, other: Study) -> bool:

@@ -1,7 +1,5 @@
 """The sections of a study's config, each with its checks. Field docstrings are the help of the command line."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 

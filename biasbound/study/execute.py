@@ -4,8 +4,6 @@ Every process computes on the same number of threads whatever `jobs` is, so that
 fails takes only those with it that read it; the others go on, and the failure is told at the end.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import queue
 from collections.abc import Callable, Mapping, Sequence

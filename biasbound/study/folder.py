@@ -10,8 +10,6 @@ it reads. `stage.json` is written last, with the key: a unit whose key is there 
 with another key is stale, one without has begun or not. Changed settings thus name exactly the units that they touch.
 """
 
-from __future__ import annotations
-
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -48,7 +46,7 @@ class Unit:
     job: Any = None  # what it reads of the config
     label: str = ""  # of the method; data and report have none
     seed: int = 0
-    inputs: tuple[Unit, ...] = ()
+    inputs: tuple["Unit", ...] = ()
 
     @property
     def name(self) -> str:

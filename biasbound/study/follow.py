@@ -1,7 +1,5 @@
 """What a viewer hears of a unit, and the time that it takes over all attempts."""
 
-from __future__ import annotations
-
 import resource
 import time
 from collections.abc import Callable

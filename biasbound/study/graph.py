@@ -5,8 +5,6 @@ data ─┬─ search ─ train ─ finetune ─ rollout ─ evaluate      (adap
       └─ evaluate                                             (persistence, which every forecast is compared with)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ A stage function gets its job and nothing else of the config. Fields that change
 are marked in their metadata and leave no trace in the key.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

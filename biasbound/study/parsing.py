@@ -1,10 +1,8 @@
 """From YAML files and command lines to a config, and back; what does not fit is refused with the nearest name that exists."""
 
-from __future__ import annotations
-
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -29,6 +27,11 @@ def _loaded(text: str) -> Any:
 
 jsonargparse.set_loader("study", _loaded, (yaml.YAMLError,))
 
+UNKNOWN = (  # how jsonargparse says that a name is unknown; what it is; what stands before it
+    (r"Group '(\S+)' does not accept option '(\S+)'", "field", ""),
+    (r"unrecognized arguments: -+([^\s=]+)", "option", "--"),
+    (r"Option '(\S+)' is not accepted", "field", ""),
+)
 PRESETS = Path(__file__).parent / "presets"
 
 
@@ -47,29 +50,19 @@ class ConfigParser(jsonargparse.ArgumentParser):
     """Says in one sentence what is wrong, with the nearest name that exists."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        sentence = _sentence(message)
-        unknown = re.search(r"unrecognized arguments: (--?\S+)", sentence)
-        grouped = re.search(r"Group '(\S+)' does not accept option '(\S+)'", sentence)
-        keyed = re.search(r"Option '(\S+)' is not accepted", sentence)
-        names = [a.dest for a in self._actions]
-        if grouped:
-            sentence = f"there is no field {grouped[1]}.{grouped[2]}" + _nearest(f"{grouped[1]}.{grouped[2]}", names)
-        elif unknown:
-            given = unknown[1].partition("=")[0].lstrip("-")
-            sentence = f"there is no option --{given}" + _nearest(given, names, "--")
-        elif keyed:
-            sentence = f"there is no field {keyed[1]}" + _nearest(keyed[1], names)
+        text = " ".join(message.split()).replace("<class '", "").replace("'>", "").rstrip(".")
+        sentence = re.sub(r"Parser key \"([\w.]+)\": ", r"\1: ", text)
+        for pattern, kind, mark in UNKNOWN:
+            if found := re.search(pattern, sentence):
+                name = ".".join(found.groups())
+                near = _nearest(name, [a.dest for a in self._actions], mark)
+                sentence = f"there is no {kind} {mark}{name}{near}"
+                break
         self.exit(2, f"{self.prog}: {sentence}; `{self.prog} --help` shows what there is\n")
 
 
-def _sentence(message: str) -> str:
-    text = " ".join(message.split()).replace("<class '", "").replace("'>", "").rstrip(".")
-    return re.sub(r"Parser key \"([\w.]+)\": ", r"\1: ", text)
-
-
-def _nearest(given: str, names: Iterable[str], mark: str = "") -> str:
+def _nearest(given: str, names: list[str], mark: str) -> str:
     """`, did you mean …?` by the whole name, or by its last part in another section."""
-    names = list(names)
     close = difflib.get_close_matches(given, names, n=1, cutoff=0.6)
     if not close:
         last = given.rpartition(".")[2]

@@ -1,7 +1,5 @@
 """What a study will cost, before anything is computed: parameters, updates, operations and memory of each training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -4,8 +4,6 @@ A kept folder has `config.yaml`, `results.jsonl` and the emulators of a run (`03
 nor its rollouts. Both are made again from the config, the test split alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

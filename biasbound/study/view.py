@@ -1,14 +1,12 @@
 """What people see while a study runs: one bar per unit on a terminal, a line now and then elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TimeRemainingColumn
 
 from biasbound.study.follow import Event, Tell
 
@@ -22,10 +20,10 @@ def watching(quiet: bool = False) -> Iterator[Tell]:
         yield lambda event: None
     elif sys.stderr.isatty():
         with Progress(
-            TextColumn("{task.description}"),
+            "{task.description}",
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            "{task.fields[note]}",
             TimeRemainingColumn(),
             console=Console(stderr=True),
             speed_estimate_period=60,

@@ -7,7 +7,8 @@ from toy_source import ToySource
 
 from biasbound import registry
 from biasbound.flows import FLOWS
-from biasbound.flows.flow import Size, settings, sizes, source
+from biasbound.flows.flow import Size, source
+from biasbound.registry import find
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +18,7 @@ def toy(monkeypatch):
 
 @pytest.mark.parametrize("name", ["ks", "kolmogorov", "transonic", "toy"])
 def test_every_split_of_every_size_is_a_source_of_its_own(name):
-    for size in sizes(name):
+    for size in find(FLOWS, name).sizes:
         for split in ("train", "valid", "test"):
             made = source(name, size, split, seed=3)
             assert (made.split, made.seed) == (split, 3)
@@ -37,8 +38,8 @@ def test_the_test_split_is_one_of_the_test_sets_or_like_valid():
     for split in ("train", "valid"):
         assert source("toy", "small", split, test="far").points == 16
     assert Size({"a": 1}, valid={"a": 2, "b": 3}).of("test") == {"a": 2, "b": 3}
-    assert "test" in settings("toy")
-    assert "test" not in settings("ks")
+    with pytest.raises(ValueError, match="ks has no setting 'test'"):
+        source("ks", "smoke", "test", test="far")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Transonic flow past a cylinder: a finite-volume solver and the data set made with it."""
 
-from __future__ import annotations
-
 try:
     from biasbound.flows.transonic.source import TransonicCylinder
 except ModuleNotFoundError as error:

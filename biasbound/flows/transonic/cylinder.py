@@ -1,7 +1,5 @@
 r"""Flow about a cylinder of diameter 1 at the origin: its start and the forces on it."""
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Float64
 

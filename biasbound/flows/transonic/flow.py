@@ -6,8 +6,6 @@ in units of ρ∞, a∞ and the length of the grid: the free stream has ρ = 1, 
 flow, limited at shocks.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -9,8 +9,6 @@ With e₁ the line between the two cell centres and e₂ the face itself, J = e�
 cell sum to zero by construction, so a uniform flow stays uniform on any grid.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +29,7 @@ class Grid:
     periodic: tuple[bool, bool]
 
     @classmethod
-    def from_nodes(cls, nodes: Float64[np.ndarray, "2 R1 C1"], periodic: tuple[bool, bool]) -> Grid:
+    def from_nodes(cls, nodes: Float64[np.ndarray, "2 R1 C1"], periodic: tuple[bool, bool]) -> "Grid":
         """Metrics of the grid with these corners, (x, y) first."""
         a, b = nodes[:, 1:, 1:] - nodes[:, :-1, :-1], nodes[:, :-1, 1:] - nodes[:, 1:, :-1]
         volume = 0.5 * (a[0] * b[1] - a[1] * b[0])

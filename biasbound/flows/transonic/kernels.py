@@ -28,8 +28,6 @@ Its cache is keyed by the file that holds a function and not by the files of the
 kernels that call each other stand in this one.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

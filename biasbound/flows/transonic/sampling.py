@@ -8,8 +8,6 @@ Interpolation is bilinear in (r, θ) between cell centres. Inside the cylinder, 
 and ρ and p run smoothly from their wall values to the mean of these at the centre.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -12,8 +12,6 @@ picks the test set. The original has no validation set apart from these; here it
 training set, in runs of its own, so that it shares no trajectory with training or test.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args

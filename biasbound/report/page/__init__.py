@@ -6,8 +6,6 @@ document only as JSON in a data block, in which `<` is escaped, and from there o
 `textContent`.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

@@ -1,7 +1,5 @@
 """The data of the page: one JSON value, all of it from the study."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

@@ -6,8 +6,6 @@ the maximum, which is as fine near zero as 14 bits. The page adds the two, so an
 times smaller than the field is still visible and not lost to round-off.
 """
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Stage 1: the three splits, generated at their final resolution or found in the user's own files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Stage 6: every score of a rollout, and the biases of a diffusion emulator, on the test split."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -113,19 +111,10 @@ def _gradients(chain: Diffusion, place: Place, section: EvaluateConfig) -> None:
 
 def _bias_rows(level: BiasRow, about: About) -> list[Row]:
     """Rows of one level; their step is the level's index."""
-    named = {
-        "reb": level.reb,
-        "own_bias": level.own,
-        "two_step_bias": level.two_step,
-        "clean_error": level.clean,
-        "inference_error": level.inference,
-    }
-    found = {
-        name: Interval(e.mean, e.mean - 1.96 * e.stderr, e.mean + 1.96 * e.stderr)
-        for name, e in named.items()
-        if e is not None
-    }
-    return [
-        about.row("sigma", level.sigma, level.t),
-        *(about.row(name, interval, level.t) for name, interval in found.items()),
-    ]
+    biases = {"reb": level.reb, "own_bias": level.own, "two_step_bias": level.two_step}
+    rows = [about.row("sigma", level.sigma, level.t)]
+    for name, e in {**biases, "clean_error": level.clean, "inference_error": level.inference}.items():
+        if e is not None:
+            interval = Interval(e.mean, e.mean - 1.96 * e.stderr, e.mean + 1.96 * e.stderr)
+            rows.append(about.row(name, interval, level.t))
+    return rows

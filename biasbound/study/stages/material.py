@@ -1,7 +1,5 @@
 """What the stages of a study share: the splits, their normalisation, the network that fits them, pairs to measure on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What a stage function is given beside its job: where to write, what to read, and who follows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

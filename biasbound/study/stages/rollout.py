@@ -1,7 +1,5 @@
 """Stage 5: rollouts from the first frames of test trajectories, as one plain .npy array."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

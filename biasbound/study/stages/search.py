@@ -1,7 +1,5 @@
 """Stage 2: explore the stability thresholds, then the greedy ladder, with everything that was measured on the way."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Stages 3 and 4: the training that every method gets, and unrolled fine-tuning of a trained one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -95,12 +93,7 @@ def _fit(
     else:
         x, y = place.material.pairs("valid", search.pairs, task)
         write_growth(Grower(search, trainer, x, y).run(), folder, trainer.rank.rank)
-    told = {
-        "method": method.label,
-        "seed": options.seed,
-        "updates": trainer.progress.update,
-        "ledger": trainer.progress.ledger,
-    }
+    spent = {"updates": trainer.progress.update, "ledger": trainer.progress.ledger}
     data = place.material.train
     emulator = Emulator(
         model=trainer.kept,
@@ -108,18 +101,13 @@ def _fit(
         channels=data.channels,
         dt=data.dt,
         conditions=data.conditions,
-        meta={"dataset": data.layout.name, **told},
+        meta={"dataset": data.layout.name, "method": method.label, "seed": options.seed, **spent},
     )
     if trainer.rank.rank == 0:
         remove(folder / "emulator")  # of an earlier attempt, killed before it was recorded
         emulator.save(folder / "emulator")
         remove(folder / "train")
-    return {
-        "updates": trainer.progress.update,
-        "ledger": trainer.progress.ledger,
-        "nfe": emulator.nfe,
-        "parameters": sum(p.numel() for p in model.parameters()),
-    }
+    return {**spent, "nfe": emulator.nfe, "parameters": sum(p.numel() for p in model.parameters())}
 
 
 def _measured(train: TrainConfig, place: Place) -> Callable[[nn.Module, int], Mapping[str, float]]:
