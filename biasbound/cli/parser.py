@@ -149,7 +149,8 @@ def _network(parser: argparse.ArgumentParser) -> None:
 def _diagnose(commands: Any) -> None:
     what = "bias curves and a recommended ladder for a saved emulator, or for your own denoiser"
     example = "diagnose my_package.model:make_denoiser --data test.h5 --out diagnosis"
-    add = (parser := _command(commands, "diagnose:diagnose", what, example)).add_argument
+    parser = _command(commands, "diagnose:diagnose", what, example)
+    add = parser.add_argument
     add("what", metavar="WHAT", help="an emulator's folder, or package.module:factory of your own denoiser")
     add("--data", required=True, help="trajectories to measure on", **FILE)
     add("--schedule", help="the schedule in use (an emulator has its own)", **FILE)
@@ -173,9 +174,8 @@ def _diagnose(commands: Any) -> None:
 
 def _predict(commands: Any) -> None:
     what = "roll a saved emulator out from the first frames of a file"
-    add = (
-        parser := _command(commands, "tools:predict", what, f"predict {EMULATOR} --data test.h5 --out p.npy")
-    ).add_argument
+    parser = _command(commands, "tools:predict", what, f"predict {EMULATOR} --data test.h5 --out p.npy")
+    add = parser.add_argument
     add("emulator", type=Path, metavar="EMULATOR")
     add("--data", required=True, **FILE)
     add("--out", type=Path, required=True, metavar="NPY")

@@ -41,8 +41,9 @@ def study(wish: Wish) -> int:
                 _stale(run, "a report makes none of them: give these settings to `run --redo`")
             _report(run, wish)
         else:
-            if known:
-                _settle(run, wish)
+            if known:  # what is stale is refused, or thrown away when told to, its results too
+                run.discard(_stale(run, None if wish.redo else "give --redo to make them again, or another folder"))
+                collect(run, study_units(run.config))
                 save_config(run)
             code = _make(run, wish, units, manner)
             if wish.verb == "run" and code == 0:
@@ -58,13 +59,6 @@ def _stale(run: RunDir, cure: str | None) -> list[Unit]:
         names = ", ".join(unit.name for unit in stale)
         raise ValueError(f"these settings make {len(stale)} finished units of {run.path} stale ({names}): {cure}")
     return stale
-
-
-def _settle(run: RunDir, wish: Wish) -> None:
-    """Refuse settings that make finished work stale, or throw it away when told to, its results too."""
-    cure = None if wish.redo else "give --redo to make them again, or another folder"
-    run.discard(_stale(run, cure))
-    collect(run, study_units(run.config))
 
 
 def _make(run: RunDir, wish: Wish, units: Sequence[Unit], manner: Manner) -> int:

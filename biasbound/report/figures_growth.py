@@ -35,7 +35,10 @@ def growth(study: Study) -> Figure:
         left.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)
         drawn = ScalarMappable(bias_norm(), colormaps[BIAS_MAP])
         bias_bar(figure, drawn, left, found.tau, "own (left) and two-step bias (right)")
-        _errors(right, found)
+        for i, (sigma, points) in enumerate(level_errors(found).items()):
+            update, error, stderr = (list(column) for column in zip(*points, strict=True))
+            curve(right, update, error, f"{sigma:.4g}", i, stderr, markevery=1)
+        right.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         finish(right, x="updates", y="clean-input error", title="error of each level", log="y", legend=False)
         right.legend(fontsize=7, frameon=False, title="σ", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
@@ -61,7 +64,7 @@ def _levels(axes: Axes, search: Search, found: Growth) -> None:
             [start, found.updates], [y, y], color=LADDER, linewidth=1.6, label="in the ladder" if i == 0 else None
         )
         face = LADDER if sigma in used else "white"
-        name = {True: "final ladder", False: "trained, not used"}[sigma in used]
+        name = "final ladder" if sigma in used else "trained, not used"
         known = axes.get_legend_handles_labels()[1]
         axes.plot(
             [found.updates], [y], "o", color=LADDER, markerfacecolor=face, clip_on=False, markersize=6, zorder=4,
@@ -106,13 +109,6 @@ def level_errors(found: Growth) -> dict[float, list[tuple[int, float, float]]]:
         for level in one.levels:
             errors.setdefault(level.sigma, []).append((one.update, level.clean, level.clean_stderr))
     return dict(sorted(errors.items(), reverse=True))
-
-
-def _errors(axes: Axes, found: Growth) -> None:
-    for i, (sigma, points) in enumerate(level_errors(found).items()):
-        update, error, stderr = (list(column) for column in zip(*points, strict=True))
-        curve(axes, update, error, f"{sigma:.4g}", i, stderr, markevery=1)
-    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
 
 
 def front(study: Study) -> Figure:

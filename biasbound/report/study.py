@@ -127,6 +127,8 @@ def read_study(folder: str | Path) -> Study:
     config = folder / "config.yaml"
     results = [*folder.glob("results.jsonl")] or sorted(folder.glob("06-evaluate/*/seed-*/rows.jsonl"))
     rows = tuple(row for path in results for row in read_rows(path))
+    # Searches have units of their own, or their ladders grew inside trainings.
+    searched = [unit for stage in ("02-search", "03-train") for unit in _units(folder / stage)]
     known = run or Run(rows[0].dataset if rows else folder.name)
     dataset = known.dataset or folder.name
     study = Study(
@@ -136,7 +138,7 @@ def read_study(folder: str | Path) -> Study:
         run=known,
         config=config.read_text(encoding="utf-8", errors="replace") if config.exists() else "",
         rows=rows,
-        searches=_searches(folder),
+        searches=tuple(found for unit in searched if (found := read_search(*unit)) is not None),
         models=_models(folder, rows),
         test=_test(folder / "01-data"),
         stages=tuple(_stages(folder)),
@@ -165,12 +167,6 @@ def _units(stage: Path) -> Iterator[tuple[Path, str, int]]:
     found = sorted(stage.glob("*/seed-*"), key=lambda p: (p.parent.name, int(p.name[5:])))
     for path in found:
         yield path, path.parent.name, int(path.name[5:])
-
-
-def _searches(folder: Path) -> tuple[Search, ...]:
-    """Of the searches' own units, then of the trainings in which a ladder grew."""
-    units = [unit for stage in ("02-search", "03-train") for unit in _units(folder / stage)]
-    return tuple(found for unit in units if (found := read_search(*unit)) is not None)
 
 
 def _models(folder: Path, rows: tuple[Row, ...]) -> tuple[Model, ...]:
