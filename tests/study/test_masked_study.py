@@ -15,7 +15,7 @@ from biasbound.study.graph import study_units
 from biasbound.study.jobs import UntrainedJob
 from biasbound.study.stages.evaluate import make_evaluate
 from biasbound.study.stages.material import Material
-from biasbound.study.stages.place import Cost, Place
+from biasbound.study.stages.place import Place
 from biasbound.study.stages.rollout import make_rollout
 from biasbound.study.stages.train import make_train
 
@@ -59,7 +59,7 @@ def test_a_masked_study_from_training_to_scores(material, tmp_path):
         places = {stage: tmp_path / label / stage for stage in ("train", "rollout", "evaluate")}
         for folder in places.values():
             folder.mkdir(parents=True)
-        place = Place(places["train"], label, 0, places, shared=material, cost=Cost(1, 2, 0.0))
+        place = Place(places["train"], label, 0, places, shared=material)
         make_train(units["train", label].job, place)
         assert torch.equal(biasbound.load(places["train"] / "emulator").mask, material.mask)
         make_rollout(units["rollout", label].job, replace(place, folder=places["rollout"]))
