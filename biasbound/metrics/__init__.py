@@ -7,7 +7,7 @@ intervals.
 
 `METRICS` is what a rollout is scored by. Each entry is a function that takes a `Scene`
 (prediction, truth and their grid) and yields `Result`s; `biasbound.metrics.score.score` makes rows
-of them.
+of them, and `biasbound.metrics.scores.score` a table of a rollout beside baselines.
 
 Nothing is clipped or left out in silence. A trajectory is broken from its first non-finite frame
 on (`broken`). From there its errors and CRPS are +∞, its correlation is 0, FSD is +∞, spread–skill
@@ -16,7 +16,7 @@ is NaN, and spectra of the frame are NaN. Finite but absurd states are scored as
 """
 
 from biasbound.metrics import standard
-from biasbound.metrics.arrays import Array, broken, escaped
+from biasbound.metrics.arrays import Array, Mask, at_points, broken, escaped, filled
 from biasbound.metrics.correlation import CorrelationTime, correlation_frames, correlation_time, share
 from biasbound.metrics.derivatives import derivative, vorticity
 from biasbound.metrics.ensemble import RankHistogram, crps_frames, rank_histogram, spread_and_error, spread_skill
@@ -41,11 +41,13 @@ __all__ = [
     "CorrelationTime",
     "FewSamples",
     "Interval",
+    "Mask",
     "Metric",
     "RankHistogram",
     "Result",
     "Scale",
     "Scene",
+    "at_points",
     "bootstrap",
     "broken",
     "correlation_frames",
@@ -55,6 +57,7 @@ __all__ = [
     "energy_spectrum",
     "enstrophy_spectrum",
     "escaped",
+    "filled",
     "frechet_distance",
     "fsd",
     "fsd_curve",
