@@ -20,10 +20,10 @@ from biasbound.nets.layers import (
     TransposedConv,
     blocks_to_space,
     cropped,
-    extended,
     normed,
     over_points,
     space_to_blocks,
+    whole_blocks,
 )
 
 __all__ = ["Attention", "Axes", "ConvNeXtBlock", "Down", "Embedded", "LogSnrEmbedding", "ResidualBlock", "Up"]
@@ -140,8 +140,8 @@ class Down(nn.Module):
     """To the next coarser level, with half the grid points along each axis whose factor is 2.
 
     ConvNeXt networks use a 4-point convolution of stride 2, residual networks merge 2-point
-    blocks. An odd number of points is made even by a zero at the end, which is also what the
-    convolutions see there. It exists only here: at both levels all points belong to the grid.
+    blocks. An odd number of points is made even by repeating the last one, and only here: at both
+    levels all points belong to the grid, and the convolutions see its end where it is.
     """
 
     def __init__(self, axes: Axes, factors: Sizes, channels: tuple[int, int], *, overlap: bool) -> None:
@@ -154,7 +154,7 @@ class Down(nn.Module):
             self.mix = nn.Linear(math.prod(self.factors) * inside, outside)
 
     def forward(self, x: Field) -> Field:
-        x = extended(x, tuple(-(-n // f) * f for n, f in zip(x.shape[1:-1], self.factors, strict=True)))
+        x = whole_blocks(x, self.factors)
         y: Field = self.mix(x if isinstance(self.mix, Conv) else space_to_blocks(x, self.factors))
         return y
 

@@ -20,7 +20,7 @@ class UNetConfig:
     `multipliers` has one entry per level, finest first: the number of channels of that level as a
     multiple of `width`. Each level halves the grid of the previous one, along each axis as often as
     `halvings` says. A circular axis must have a multiple of 2^halvings points, because its ends meet; one
-    that ends in zeros gets one more of them wherever it has an odd number of points.
+    with ends repeats its last point wherever it has an odd number of them.
     """
 
     in_channels: int

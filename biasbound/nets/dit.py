@@ -21,7 +21,16 @@ from torch import Tensor, nn
 
 from biasbound.nets.blocks import Shift, modulated, with_row
 from biasbound.nets.chain import Architecture, Chain, Count, Options, Shape, zero_linear
-from biasbound.nets.layers import Field, Paddings, Sizes, blocks_to_space, cropped, extended, normed, space_to_blocks
+from biasbound.nets.layers import (
+    Field,
+    Paddings,
+    Sizes,
+    blocks_to_space,
+    cropped,
+    normed,
+    space_to_blocks,
+    whole_blocks,
+)
 
 __all__ = ["DiT", "DiTOptions", "dit", "patches"]
 
@@ -48,7 +57,7 @@ class DiTOptions(Options):
 
 def patches(grid: Sizes, padding: Paddings) -> Sizes:
     """2 points along each axis, or 4, 8, …, until there are at most 512 patches; along a periodic axis the largest
-    divisor up to that, while one with ends is padded."""
+    divisor up to that, while the last patch of one with ends may be cut."""
     most = PATCH
     while True:
         made = tuple(
@@ -140,8 +149,7 @@ class DiT(Chain):
         grid = x.shape[-1 - len(self.patch) : -1]
         check_patch(grid, self.shape.padding, self.patch)
         factors = with_row(self.patch)
-        whole = tuple(-(-n // p) * p for n, p in zip(x.shape[1:-1], factors, strict=True))
-        h = self.lift(space_to_blocks(extended(x, whole), factors))
+        h = self.lift(space_to_blocks(whole_blocks(x, factors), factors))
         made: Field = h if self.place is None else h + self.place(self._places(h))
         return made
 

@@ -32,6 +32,7 @@ __all__ = [
     "over_points",
     "space_to_blocks",
     "uniform",
+    "whole_blocks",
 ]
 
 Field = Float[Tensor, "B *_N _C"]
@@ -62,8 +63,19 @@ def extended(x: Field, grid: Sizes) -> Field:
     return F.pad(x, [0, 0, *(p for n in reversed(missing) for p in (0, n))]) if any(missing) else x
 
 
+def whole_blocks(x: Field, factors: Sizes) -> Field:
+    """With the last cell of each axis repeated until the axis is a multiple of its factor; x itself if it is one.
+
+    On axes with ends this learns better than zeros, since a block that the end cuts looks like any other.
+    """
+    for axis, f in enumerate(factors, 1):
+        missing = -x.shape[axis] % f
+        x = torch.cat([x, *[x.narrow(axis, -1, 1)] * missing], axis) if missing else x
+    return x
+
+
 def cropped(x: Field, grid: Sizes) -> Field:
-    """The first points of each axis: undoes `extended`, and is its transpose."""
+    """The first points of each axis: undoes `extended` and `whole_blocks`."""
     for axis, n in enumerate(grid, 1):
         x = x if x.shape[axis] == n else x.narrow(axis, 0, n)
     return x
