@@ -23,7 +23,7 @@ def recognise_mask(t: Trajectories) -> Trajectories:
     The first frame decides whether there may be one. It is compared with frames spread over the data, all of them
     where they are few. Any other NaN stays the error that it is.
     """
-    if t.mask is not None:
+    if t.mask is not None or t.known is not None:  # statistics in the file: no NaN when it was written
         return t
     lost = np.isnan(t.read(0, 1, slice(1))[0, 0]).all(axis=0)
     if not lost.any() or lost.all() or (np.isnan(t.samples()) != lost).any():
