@@ -70,15 +70,18 @@ def test_channels_times_and_members_have_names(end, tmp_path):
     assert len(again) == 12
 
 
-def test_native_files_say_whose_frames_they_hold(tmp_path):
+@pytest.mark.parametrize("end", ENDS)
+def test_files_say_whose_frames_they_hold(end, tmp_path):
     fields = states(2, LAYOUT)
-    with FrameWriter.open(tmp_path / "a.h5", LAYOUT, members=2) as writer:
+    with FrameWriter.open(tmp_path / f"a.{end}", LAYOUT, members=2) as writer:
         for k in range(7):
             writer.append(fields[:, :, k])
-    t = load(tmp_path / "a.h5")
+    t = load(tmp_path / f"a.{end}")
     assert t.parameters["member"].tolist() == [0, 0, 0, 1, 1, 1]
     assert t.parameters["start"].tolist() == [0, 1, 2, 0, 1, 2]
     assert t.statistics.mean == pytest.approx(fields.mean((0, 1, 2, 4, 5)), abs=1e-6)
+    t.save(tmp_path / "b.nc")  # members have become trajectories
+    assert load(tmp_path / "b.nc").parameters["member"].tolist() == t.parameters["member"].tolist()
 
 
 @pytest.mark.parametrize("end", ENDS)
