@@ -162,7 +162,7 @@ class Trajectories:
         frames = float32(self.read(0, len(self), slice(n)))
         return frames[:, 0] if n == 1 else frames
 
-    def samples(self, limit: int = PIECE, reads: int = 256) -> Float[np.ndarray, "F C *N"]:
+    def samples(self, limit: int = PIECE, reads: int = 64) -> Float[np.ndarray, "F C *N"]:
         """Frames spread evenly over all trajectories: all of them where they are at most `limit` values, in `reads`."""
         total, size = len(self) * self.layout.frames, int(np.prod(self.shape[2:]))
         whole = total * size <= limit and len(self) <= reads

@@ -49,7 +49,7 @@ def make_data(job: DataJob, place: Place) -> dict[str, Any]:
             raise ValueError(f"{opened.name}: a trajectory needs at least two frames")
         if config.train is not None:
             opened.measure()  # one pass, which refuses NaN by its place, before hours of training
-    return {"shapes": shapes}
+    return {"shapes": shapes} | ({} if opened.division is None else {"split": str(opened.division)})
 
 
 def _generated(
