@@ -1,6 +1,6 @@
 """Resident memory while reading training batches from a file larger than it may take.
 
-python benchmarks/memory.py [--gigabytes 4] [--folder DIR]
+python benchmarks/memory.py [--format h5|nc|zarr] [--gigabytes 4] [--batches 4000] [--folder DIR]
 
 Writes a file of that size piece by piece, reads random batches from all over it, takes its statistics and
 prints how far the resident memory went above what the process had after importing everything.
@@ -12,17 +12,16 @@ import argparse
 import resource
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from biasbound.data.batches import Order
 from biasbound.data.formats import load
-from biasbound.data.formats.native import Piece, write_pieces
 from biasbound.data.layout import Layout
+from biasbound.data.trajectories import Trajectories
 
-BATCH, BATCHES = 64, 4000
+BATCH = 64
 TARGET = 1.0  # GB
 FLOWS = {  # channels, grid, boundary of a frame
     "1-D, 256 points": (("u",), (256,)),
@@ -50,41 +49,50 @@ def layout(channels: tuple[str, ...], grid: tuple[int, ...], size: float) -> Lay
     )
 
 
-def pieces(of: Layout) -> Iterator[Piece]:
-    """Fresh values for every trajectory, a few at a time."""
-    rng = np.random.default_rng(0)
-    some = max(1, (1 << 22) // int(np.prod(of.shape[1:])))
-    for s in range(0, of.trajectories, some):
-        n = min(some, of.trajectories - s)
-        yield s, 0, rng.random((n, *of.shape[1:]), dtype=np.float32)
+class Fresh:
+    """Random frames, made when they are read."""
+
+    def __init__(self, of: Layout) -> None:
+        self.channels, self.dtype, self._frame = len(of.channels), np.dtype(np.float32), of.shape[2:]
+        self._rng = np.random.default_rng(0)
+
+    def read(self, frames: np.ndarray) -> np.ndarray:
+        return self._rng.random((len(frames), *self._frame), dtype=np.float32)
+
+
+def size(path: Path) -> float:
+    """Of a file or a folder, in GB."""
+    return sum(p.stat().st_size for p in ([path] if path.is_file() else path.rglob("*"))) / 1e9
 
 
 def run() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=4.0)
+    parser.add_argument("--batches", type=int, default=4000)
+    parser.add_argument("--format", choices=("h5", "nc", "zarr"), default="h5")
     parser.add_argument("--folder", type=Path, help="where the file is made, and removed again")
     given = parser.parse_args()
     base = peak()
     print(f"baseline {base:.3f} GB after imports")
     for name, (channels, grid) in FLOWS.items():
         with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-            path = Path(folder, "large.h5")
+            path = Path(folder, f"large.{given.format}")
             of = layout(channels, grid, given.gigabytes)
-            write_pieces(path, of, pieces(of), parameters={}, series={}, static={}, provenance={})
+            Trajectories.open(of, Fresh(of), name="fresh").save(path)
             written = peak() - base
             windows = load(path).pairs()
             order = Order(len(windows), BATCH)
             seen, start = np.zeros(of.trajectories, dtype=bool), time.process_time()
-            for _ in range(BATCHES):
+            for _ in range(given.batches):
                 index = next(order)
                 seen[index // windows.per_trajectory] = True
                 windows[index]
-            spent = (time.process_time() - start) / BATCHES
+            spent = (time.process_time() - start) / given.batches
             batches = peak() - base
             windows.trajectories.measure()
             print(
-                f"{name}: {path.stat().st_size / 1e9:.2f} GB; above baseline at most {written:.3f} GB "
-                f"writing, {batches:.3f} GB after {BATCHES} batches of {BATCH} pairs (from "
+                f"{name}: {size(path):.2f} GB; above baseline at most {written:.3f} GB "
+                f"writing, {batches:.3f} GB after {given.batches} batches of {BATCH} pairs (from "
                 f"{seen.mean():.0%} of the trajectories, {1e3 * spent:.2f} ms CPU each), "
                 f"{peak() - base:.3f} GB after statistics"
             )

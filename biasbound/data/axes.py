@@ -49,23 +49,13 @@ def arrange(
     """
     times = {n: v for n, v in vectors.items() if n.lower() in TIMES and len(v) in shape and even(v)}
     others = {n: v for n, v in vectors.items() if n not in times and len(v) in shape and len(v) > 1}
-    name = next(iter(times), None)
-    dt = options.dt or step or (time_step(times[name], where) if name else None)
+    told = next(iter(times.values()), None)
+    dt = options.dt or step or (None if told is None else time_step(told, where))
     if dt is None:
         raise ValueError(f"{where}: found no vector of times (t, time, tt) for shape {shape}; give --dt")
-    notes: tuple[str, ...] = ()
-    if name is not None:
-        fit = [i for i, n in enumerate(shape) if n == len(times[name])]
-        if len(fit) > 1:
-            notes = (f"{Path(where).name}: several axes of {shape} fit {name}; the last of them was taken as time.",)
-        time = fit[-1]
-    else:
-        alone = [i for i, n in enumerate(shape) if n not in {len(v) for v in others.values()}]
-        if not others:
-            return _bare(shape, options, where, dt, stacked)
-        if len(alone) != 1:
-            raise ValueError(f"{where}: no vector tells which axis of {shape} is time; add a vector called t")
-        time = alone[0]
+    if not times and not others:
+        return _bare(shape, options, where, dt, stacked)
+    time, notes = _time(shape, told, others, where)
     rest = [i for i in range(len(shape)) if i != time]
     known = _located(shape, rest, others)
     space = _space(shape, rest, known, options, where)
@@ -86,6 +76,20 @@ def arrange(
         tuple(known[i][1] if i in known else None for i in space),
         notes,
     )
+
+
+def _time(
+    shape: tuple[int, ...], told: Vector | None, others: Mapping[str, Vector], where: str
+) -> tuple[int, tuple[str, ...]]:
+    """The axis as long as the vector of times, or else the only one that no other vector fits; and notes."""
+    if told is None:
+        alone = [i for i, n in enumerate(shape) if n not in {len(v) for v in others.values()}]
+        if len(alone) != 1:
+            raise ValueError(f"{where}: no vector tells which axis of {shape} is time; add a vector called t")
+        return alone[0], ()
+    fit = [i for i, n in enumerate(shape) if n == len(told)]
+    doubt = f"{Path(where).name}: several axes of {shape} are as long as its times; the last was taken as time."
+    return fit[-1], (doubt,) if len(fit) > 1 else ()
 
 
 def _located(shape: tuple[int, ...], rest: list[int], vectors: Mapping[str, Vector]) -> dict[int, tuple[str, Vector]]:

@@ -114,6 +114,10 @@ def facts_of(dataset: Any, chosen: list[str], axes: Axes, sizes: dict[str, int])
     facts: dict[str, Any] = {"parameters": {}, "series": {}, "static": {}}
     rows, grid = [sizes[d] for d in axes.rows], [sizes[d] for d in axes.space]
     samples = int(np.prod(rows))
+    if len(rows) > 1:  # which member, and which of the trajectories that they start from
+        numbers = np.unravel_index(np.arange(samples), rows)
+        for d, number in zip((*axes.rows[:-1], "start"), numbers, strict=True):
+            facts["parameters"][d] = number.astype(np.float64)
     for key, variable in dataset.variables.items():
         n, dims = str(key), {*variable.dims}
         if n in chosen or n in dataset.dims or variable.dtype.kind not in "fiub" or not dims:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from biasbound.data.layout import Boundary
 from biasbound.data.trajectories import Trajectories
@@ -23,7 +24,7 @@ def recognise_mask(t: Trajectories) -> Trajectories:
     The first frame decides whether there may be one. It is compared with frames spread over the data, all of them
     where they are few. Any other NaN stays the error that it is.
     """
-    if t.mask is not None:
+    if t.mask is not None or t.known is not None:  # statistics in the file: no NaN when it was written
         return t
     lost = np.isnan(t.read(0, 1, slice(1))[0, 0]).all(axis=0)
     if not lost.any() or lost.all() or (np.isnan(t.samples()) != lost).any():
@@ -73,12 +74,19 @@ def _with_edge(t: Trajectories, axis: int, kind: Boundary, ends: tuple[float, fl
 
 def _repeats(t: Trajectories, axis: int, exactly: bool) -> bool:
     """Whether the last point along an axis repeats the first one in every frame looked at."""
+
+    def agree(fields: Float[np.ndarray, "F C *N"]) -> bool:
+        first, last = (fields.take(place, axis=2 + axis) for place in (0, -1))
+        if exactly:
+            return bool(np.array_equal(first, last))
+        scale = max(float(np.nanstd(fields)), np.finfo(np.float64).tiny)
+        return bool(np.allclose(first, last, rtol=0, atol=1e-6 * scale, equal_nan=True))
+
+    if not agree(t.read(0, 1, slice(1))[0]):  # most often one frame is enough
+        return False
     fields = t.samples()
-    first, last = (fields.take(place, axis=2 + axis) for place in (0, -1))
-    if exactly:
-        return bool(np.array_equal(first, last) and (first != first[:1]).any())
-    scale = max(float(np.nanstd(fields)), np.finfo(np.float64).tiny)
-    return bool(np.allclose(first, last, rtol=0, atol=1e-6 * scale, equal_nan=True))
+    first = fields.take(0, axis=2 + axis)
+    return agree(fields) and (not exactly or bool((first != first[:1]).any()))
 
 
 def _without_last(t: Trajectories, axis: int) -> Trajectories:

@@ -73,6 +73,16 @@ class Labelled:
         return data[place]
 
 
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """A dataset that is open already; unlike a function, it can be pickled."""
+
+    dataset: Any
+
+    def __call__(self) -> Any:
+        return self.dataset
+
+
 def from_xarray(
     dataset: Any, options: ReadOptions | None = None, *, name: str = "dataset", **more: Any
 ) -> Trajectories:
@@ -85,7 +95,7 @@ def from_xarray(
     """
     told = ReadOptions.of((options.given() if options else {}) | more, name)
     whole = dataset.to_dataset(name=dataset.name or "u") if hasattr(dataset, "to_dataset") else dataset
-    return recognise_mask(opened_dataset(lambda: whole, told, name))
+    return recognise_mask(opened_dataset(_Given(whole), told, name))
 
 
 def opened_dataset(

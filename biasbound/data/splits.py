@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Split", "by_trajectory", "divided", "in_time"]
 
 PARTS = ("train", "valid", "test")
-BY_TRAJECTORY = (0.8, 0.1, 0.1)
+HELD_OUT = 0.1  # of the trajectories, for validation and as much for test
 IN_TIME = (0.7, 0.15, 0.15)  # a validation part must be long enough to roll out over
 GAP = 0.01  # of the frames
 
@@ -37,7 +37,7 @@ class Split:
 
     def __str__(self) -> str:
         """`by trajectory 0.8/0.1/0.1, seed 0`."""
-        parts = "/".join(f"{fraction:g}" for fraction in self.fractions.values())
+        parts = "/".join(f"{fraction:.3g}" for fraction in self.fractions.values())
         if self.how == "time":
             return f"in time {parts}, gap {self.gap}"
         return f"by trajectory {parts}, {'stored order' if self.seed is None else f'seed {self.seed}'}"
@@ -45,7 +45,7 @@ class Split:
     @property
     def sentence(self) -> str:
         """The same in English."""
-        shares = [f"{100 * fraction:g} % {part}" for part, fraction in self.fractions.items()]
+        shares = [f"{100 * fraction:.3g} % {part}" for part, fraction in self.fractions.items()]
         parts = " and ".join([", ".join(shares[:-1]), shares[-1]]) if len(shares) > 1 else "".join(shares)
         if self.how == "time":
             gap = f"with {self.gap} frame{'s' if self.gap != 1 else ''} left out between parts"
@@ -98,12 +98,14 @@ def in_time(data: Trajectories, fractions: Mapping[str, float], gap: int = 0) ->
 def divided(
     data: Trajectories, fractions: tuple[float, float, float] | None = None, *, seed: int = 0, gap: int | None = None
 ) -> dict[str, Trajectories]:
-    """The default parts `train`, `valid` and `test`: by trajectory, or in time where there is one trajectory.
+    """The default parts `train`, `valid` and `test`: by trajectory, or in time where there are fewer than three.
 
-    `fractions` are 0.8, 0.1, 0.1 by trajectory and 0.7, 0.15, 0.15 in time unless given. The gap in time is 1 % of the
-    frames, at least 1.
+    `fractions` are 0.8, 0.1, 0.1 by trajectory and 0.7, 0.15, 0.15 in time unless given; of fewer than ten
+    trajectories, one each is for validation and test. The gap in time is 1 % of the frames, at least 1.
     """
-    if len(data) > 1:
-        return by_trajectory(data, dict(zip(PARTS, fractions or BY_TRAJECTORY, strict=True)), seed)
+    if len(data) >= len(PARTS):
+        one = max(HELD_OUT, 1 / len(data))
+        shares = fractions or (1 - 2 * one, one, one)
+        return by_trajectory(data, dict(zip(PARTS, shares, strict=True)), seed)
     left = max(1, math.ceil(GAP * data.layout.frames)) if gap is None else gap
     return in_time(data, dict(zip(PARTS, fractions or IN_TIME, strict=True)), left)

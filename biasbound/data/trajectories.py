@@ -162,11 +162,12 @@ class Trajectories:
         frames = float32(self.read(0, len(self), slice(n)))
         return frames[:, 0] if n == 1 else frames
 
-    def samples(self, limit: int = PIECE) -> Float[np.ndarray, "F C *N"]:
-        """Frames spread evenly over all trajectories, all of them where they fit into `limit` values."""
+    def samples(self, limit: int = PIECE, reads: int = 64) -> Float[np.ndarray, "F C *N"]:
+        """Frames spread evenly over all trajectories: all of them where they are at most `limit` values, in `reads`."""
         total, size = len(self) * self.layout.frames, int(np.prod(self.shape[2:]))
-        chosen = np.unique(np.linspace(0, total - 1, min(total, max(2, limit // size))).astype(np.int64))
-        s, k = np.divmod(chosen, self.layout.frames)
+        whole = total * size <= limit and len(self) <= reads
+        count = total if whole else min(total, reads, max(2, limit // size))
+        s, k = np.divmod(np.unique(np.linspace(0, total - 1, count).astype(np.int64)), self.layout.frames)
         return self.take(s, k[:, None])[:, 0]
 
     def pieces(self, limit: int = PIECE) -> Iterator[tuple[int, int, np.ndarray]]:

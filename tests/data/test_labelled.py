@@ -121,11 +121,14 @@ def ocean(closing: int = 0) -> object:
 
 
 @pytest.mark.parametrize("closing", [0, 1])
-@pytest.mark.parametrize("end", ["nc4", "nc3", "zarr"])
+@pytest.mark.parametrize("end", ["nc4", "chunked", "nc3", "zarr", "zarr2"])
 def test_a_globe_is_recognised(closing, end, tmp_path):
-    dataset, path = ocean(closing), tmp_path / ("sst.zarr" if end == "zarr" else "sst.nc")
-    if end == "zarr":
-        dataset.to_zarr(path, consolidated=False, zarr_format=3)
+    dataset, path = ocean(closing), tmp_path / ("sst.zarr" if "zarr" in end else "sst.nc")
+    if "zarr" in end:
+        dataset.to_zarr(path, consolidated=False, zarr_format=2 if end == "zarr2" else 3)
+    elif end == "chunked":
+        how = {"zlib": True, "chunksizes": (2, 5, 4)}
+        dataset.to_netcdf(path, engine="h5netcdf", encoding={"sst": how})
     else:
         dataset.to_netcdf(path, engine="scipy" if end == "nc3" else "h5netcdf")
     t = load(path)

@@ -92,6 +92,19 @@ def test_data_are_divided_by_trajectory_and_one_trajectory_in_time():
     assert t.division is None
 
 
+@pytest.mark.parametrize("count", range(1, 13))
+def test_any_number_of_trajectories_can_be_divided(count):
+    t = Trajectories.from_array(np.arange(40.0 * count).reshape(count, 40, 1, 1), dt=1.0)
+    parts = divided(t)
+    seen = [set(part.read(0, len(part)).ravel()) for part in parts.values()]
+    assert len(set().union(*seen)) == sum(map(len, seen))  # no value is in two parts
+    assert min(map(len, seen)) > 0
+    if count >= 3:
+        assert sum(map(len, seen)) == 40 * count
+    if 3 <= count < 10:
+        assert [len(part) for part in parts.values()] == [count - 2, 1, 1]
+
+
 def test_first_frames_are_what_a_rollout_starts_from():
     t = Trajectories.from_array(FULL.astype(np.float64), dt=1.0).select([2, 0])
     assert torch.equal(t.first(), torch.from_numpy(FULL[[2, 0], 0]))

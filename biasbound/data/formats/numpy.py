@@ -50,7 +50,7 @@ def _shape(path: Path, shape: tuple[int, ...], options: ReadOptions, told: dict[
         where = f"put the domain, a pair for each space axis, into {path.with_suffix('.json').name} beside it"
         found = f"found shape {shape}, which may be (S, K, C, N) or (S, K, N, N)"
         raise ValueError(f"{path}: {found}; {where}, or give --dims")
-    names = options.channels or told.get("channels", ())
+    names = told.get("channels") or (() if options.variable else options.channels or ())
     several = len(names) > 1 and len(shape) == 3
     return arranged(shape, str(path), 1 if dims is None and len(shape) == 3 and not several else dims, names)
 

@@ -49,7 +49,9 @@ def create(path: Path, sheet: Sheet, frames: int) -> list[Any]:
     group = package.create_group(path, zarr_format=3, attributes=sheet.attributes)
     for name, array in sheet.arrays.items():
         group.create_array(name, data=array.values, dimension_names=array.dims, attributes=array.attributes)
-    chunks = (*[1] * len(sheet.rows), frames, *sheet.layout.grid)
+    whole = frames * int(np.prod(sheet.layout.grid)) * sheet.dtype.itemsize
+    rows = max(1, min(CHUNK // whole, sheet.rows[-1][1]))  # short trajectories share a chunk: fewer files
+    chunks = (*[1] * (len(sheet.rows) - 1), rows, frames, *sheet.layout.grid)
     return [
         group.create_array(
             name,

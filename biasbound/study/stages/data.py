@@ -38,7 +38,7 @@ def make_data(job: DataJob, place: Place) -> dict[str, Any]:
             raise ValueError(f"{opened.name}: a trajectory needs at least two frames")
         if config.train is not None:
             opened.measure()  # one pass, which refuses NaN by its place, before hours of training
-    return {"shapes": shapes}
+    return {"shapes": shapes} | ({} if opened.division is None else {"split": str(opened.division)})
 
 
 def entry_of(config: DataConfig, split: Split, folder: Path, jobs: int, progress: Progress = silent) -> Entry:
