@@ -235,7 +235,12 @@ def test_a_run_folder_makes_nothing_import_but_a_typed_name_does(copied, tmp_pat
     assert biasbound.load(emulator).model.net.spec.name == "typed_here:mine"
     monkeypatch.delitem(NETS, "typed_here:mine")
     monkeypatch.setattr(registry, "_ALLOWED", set())
-    refused(["predict", emulator, "--data", copied / "01-data/test.h5", "--out", "p.npy"], capsys, "imported")
+    refused(
+        ["predict", emulator, "--data", copied / "01-data/test.h5", "--out", "p.npy"],
+        capsys,
+        "a network of its author's",
+        "--network typed_here:mine",
+    )
 
 
 def test_a_preset_gives_way_to_another_network(monkeypatch):
