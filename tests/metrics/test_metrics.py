@@ -255,7 +255,7 @@ def test_the_programs_of_the_metrics_page_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "metrics.md").read_text()
     programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(programs) == 3
+    assert len(programs) == 4
     try:
         for program in programs:
             exec(compile(program, "docs/metrics.md", "exec"), {})  # noqa: S102
