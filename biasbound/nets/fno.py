@@ -41,7 +41,8 @@ class FNOOptions(Options):
 def padded(grid: Sizes, padding: Paddings) -> Sizes:
     """An axis with ends goes on for a quarter of its length, so that its ends do not meet.
 
-    It goes on in zeros: where they begin the network sees the end. A repeated last value learns ten times worse.
+    It goes on in zeros: where they begin the network sees the end. With the last value repeated instead, the error was
+    seven times as large or more on the heat equation between walls.
     """
     return tuple(n if kind == "circular" else n + -(-n // 4) for n, kind in zip(grid, padding, strict=True))
 
