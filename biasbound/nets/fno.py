@@ -41,7 +41,8 @@ class FNOOptions(Options):
 def padded(grid: Sizes, padding: Paddings) -> Sizes:
     """An axis with ends goes on for a quarter of its length, so that its ends do not meet.
 
-    It goes on in zeros: where they begin the network sees the end. A repeated last value learns ten times worse.
+    It goes on in zeros: where they begin the network sees the end. With the last value repeated instead, the error was
+    seven times as large or more on the heat equation between walls.
     """
     return tuple(n if kind == "circular" else n + -(-n // 4) for n, kind in zip(grid, padding, strict=True))
 
@@ -78,20 +79,20 @@ class SpectralLayer(nn.Module):
 
     def __init__(self, width: int, axes: int, modes: int) -> None:
         super().__init__()
-        # Per axis A and B, each (modes + 1, in, out). B_0 has no effect, as wavenumber 0 has no sine.
-        self.weight = nn.Parameter(torch.empty(axes, 2, modes + 1, width, width))
+        # Outputs first, as optimisers that treat a kernel as a matrix expect it; then per axis A and B, each
+        # (modes + 1, in). B_0 has no effect, as wavenumber 0 has no sine.
+        self.weight = nn.Parameter(torch.empty(width, axes, 2, modes + 1, width))
         uniform(self.weight, fan_in=2 * axes * width)
 
     def forward(self, x: Field, waves: list[Waves]) -> Field:
         y = torch.zeros_like(x)
-        for weight, one in zip(self.weight, waves, strict=True):
-            kept = one.values.shape[1] // 2
-            a, b = weight[:, :kept]
+        for weight, one in zip(self.weight.unbind(1), waves, strict=True):
+            a, b = weight[:, :, : one.values.shape[1] // 2].unbind(1)  # each (C, kept, C)
             rows = x.movedim(one.dim, -2)
             found = (one.values * one.weights).T @ rows  # (…, 2·kept, C): cosines, then sines
             pairs = torch.cat(found.tensor_split(2, -2), -1)  # (…, kept, 2C)
-            mix = torch.cat([torch.cat([a, -b], -1), torch.cat([b, a], -1)], -2)  # (kept, 2C, 2C)
-            mixed = torch.einsum("...ki,kio->...ko", pairs, mix)
+            mix = torch.cat([torch.cat([a, b], -1), torch.cat([-b, a], -1)])  # (2C, kept, 2C)
+            mixed = torch.einsum("...ki,oki->...ko", pairs, mix)
             made = one.values @ torch.cat(mixed.tensor_split(2, -1), -2)
             y = y + made.movedim(-2, one.dim)
         return y

@@ -66,7 +66,8 @@ def extended(x: Field, grid: Sizes) -> Field:
 def whole_blocks(x: Field, factors: Sizes) -> Field:
     """With the last cell of each axis repeated until the axis is a multiple of its factor; x itself if it is one.
 
-    On axes with ends this learns better than zeros, since a block that the end cuts looks like any other.
+    A block that the end cuts then looks like any other. On the heat equation between walls (33 and 35 points, three
+    seeds) a U-Net learnt better so than with zeros where the field is 0 at the walls, and alike where its slope is.
     """
     for axis, f in enumerate(factors, 1):
         missing = -x.shape[axis] % f

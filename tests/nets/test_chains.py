@@ -176,8 +176,8 @@ def test_a_spectral_layer_multiplies_fourier_modes(points, modes, rng):
     kept = min(modes, (points - 1) // 2) + 1
     found = torch.fft.rfft(x, dim=1)
     made = torch.zeros_like(found)
-    weight = torch.complex(*layer.weight[0, :, :kept])
-    made[:, :kept] = torch.einsum("bki,kio->bko", found[:, :kept], weight)
+    weight = torch.complex(*layer.weight[:, 0, :, :kept].unbind(1))
+    made[:, :kept] = torch.einsum("bki,oki->bko", found[:, :kept], weight)
     torch.testing.assert_close(layer(x, along_all(x, modes)), torch.fft.irfft(made, points, dim=1))
 
 
@@ -187,7 +187,7 @@ def test_the_axes_of_a_spectral_layer_add_up(rng):
     whole = layer(x, waves)
     for axis in range(2):
         other = spectral(3)
-        other.weight.data = layer.weight.data[axis : axis + 1]
+        other.weight.data = layer.weight.data[:, axis : axis + 1]
         whole = whole - other(x, waves[axis : axis + 1])
     assert whole.abs().max() < 1e-12
 
