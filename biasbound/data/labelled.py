@@ -133,7 +133,8 @@ def opened_dataset(
         raise ValueError(
             f"{name}: found no field {wanted!r} of zeros and ones for the mask; fields without time: {have}"
         )
-    units = units_of(dataset, dict(zip(names, layout.channels, strict=True)), axes)
+    sources = [column.name for column in columns for _ in range(column.channels)]
+    units = units_of(dataset, [*zip(sources, layout.channels, strict=True)], axes, options)
     facts |= {"labels": Labels(axes.space, units), "coordinates": points, "notes": notes}
     found = Trajectories.open(layout, reader, name=name, provenance=_provenance(dataset), **facts)
     return _finished(found, dataset, own, options)

@@ -156,10 +156,11 @@ def test_a_globe_is_recognised(closing, end, tmp_path):
 def test_levels_are_channels_and_members_are_trajectories(tmp_path):
     values = np.random.default_rng(0).normal(size=(3, 2, 5, 2, 4, 6))
     dims = ("number", "trajectory", "time", "level", "y", "x")
-    dataset = xarray.Dataset({"t": (dims, values)}, {"level": [500, 850], "time": 0.5 * np.arange(5)})
+    dataset = xarray.Dataset({"t": (dims, values, {"units": "K"})}, {"level": [500, 850], "time": 0.5 * np.arange(5)})
     dataset.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     flat = load(tmp_path / "a.nc", dims=2, boundary="periodic,open")
     assert flat.channels == ("t_500", "t_850")
+    assert flat.labels.units == {"t_500": "K", "t_850": "K"}
     assert np.array_equal(flat.read(0, 6), values.reshape(6, 5, 2, 4, 6))
     assert flat.layout.boundary == ("periodic", "open")
     solid = load(tmp_path / "a.nc", boundary="open", channels="T", dt=3.0)
@@ -185,6 +186,8 @@ def test_a_named_field_is_the_mask_and_variables_are_chosen(tmp_path):
     ):
         with pytest.raises(ValueError, match=sentence):
             from_xarray(dataset, **options)
+    with pytest.raises(ValueError, match="found time steps from 1 to 2, expected equal ones; give --dt"):
+        from_xarray(dataset.assign_coords(time=[0.0, 1, 2, 3, 5]))
     with pytest.raises(ValueError, match="no times along time; give the time step with --dt"):
         from_xarray(dataset.drop_vars("time"))
 
