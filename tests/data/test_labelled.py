@@ -98,6 +98,19 @@ def test_xarray_keeps_everything(case):
     same(t, from_xarray(t.to_xarray()))
 
 
+def test_a_dataset_that_was_changed_since_says_what_it_is_now():
+    values = np.random.default_rng(0).normal(size=(2, 9, 1, 8))
+    dataset = Trajectories.from_array(values, dt=0.5, domain=[(0.0, 4.0)], boundary=["periodic"]).to_xarray()
+    assert from_xarray(dataset.isel(time=slice(None, None, 2))).dt == 1.0
+    assert from_xarray(dataset.isel(time=slice(2, 5))).layout.boundary == ("periodic",)
+    part = from_xarray(dataset.isel(x=slice(2, 6)))
+    assert (part.layout.domain, part.layout.boundary) == (((1.0, 2.5),), ("open",))
+    longer = from_xarray(dataset.assign_coords(x=3 * dataset["x"]), boundary="periodic")
+    assert longer.layout.domain == ((0.0, 12.0),)
+    moved = from_xarray(dataset, domain=[(0, 1)])
+    assert (moved.layout.domain, moved.layout.boundary) == (((0.0, 1.0),), ("periodic",))
+
+
 def ocean(closing: int = 0) -> object:
     """Temperature on a globe that goes around, with land, packed times and a field of fewer dimensions."""
     lon, lat = np.arange(0, 360 + closing, 30.0), np.arange(60, -61, -30.0)
