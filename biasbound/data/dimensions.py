@@ -49,7 +49,7 @@ def variables_of(dataset: Any, options: ReadOptions, name: str) -> tuple[list[st
         several = ", ".join(f"{n}{dataset[n].dims}" for n in chosen)
         raise ValueError(f"{name}: found fields on different grids ({several}); choose with --variable")
     left = [n for n in timed if n not in chosen and not {*dataset[n].dims} <= {*ROWS, *TIMES}]
-    less = f"{Path(name).name}: {', '.join(left)} were left out; they have fewer dimensions than {chosen[0]}."
+    less = f"{Path(name).name}: left out {', '.join(left)}, with fewer dimensions than {chosen[0]}."
     return chosen, (less,) if left else ()
 
 
@@ -100,12 +100,11 @@ def step_of(dataset: Any, time: str, options: ReadOptions, name: str) -> float:
     return time_step(values.astype(np.float64), name)
 
 
-def units_of(dataset: Any, channels: dict[str, str], axes: Axes) -> dict[str, str]:
-    """Units by the names that the layout has."""
-    named = {dim: dim for dim in axes.space} | {axes.time: "time"} | channels
-    found = {ours: dataset.variables[n].attrs.get("units") for n, ours in named.items() if n in dataset.variables}
-    if axes.time in dataset.variables and dataset.variables[axes.time].dtype.kind in "mM":
-        found["time"] = "s"
+def units_of(dataset: Any, channels: Sequence[tuple[str, str]], axes: Axes, options: ReadOptions) -> dict[str, str]:
+    """Units by the names that the layout has; `channels` are (variable, channel)."""
+    named = [(dim, dim) for dim in axes.space] + ([(axes.time, "time")] if options.dt is None else [])
+    held = [(dataset.variables[n], ours) for n, ours in (*named, *channels) if n in dataset.variables]
+    found = {ours: "s" if v.dtype.kind in "mM" else v.attrs.get("units") for v, ours in held}
     return {ours: str(unit) for ours, unit in found.items() if unit is not None}
 
 

@@ -29,7 +29,7 @@ from biasbound.data.dimensions import (
 from biasbound.data.edges import recognise_mask, settle
 from biasbound.data.extras import extra, reading
 from biasbound.data.layout import Boundary, Labels, Layout
-from biasbound.data.options import ReadOptions
+from biasbound.data.options import ReadOptions, applied
 from biasbound.data.sheets import OWN, Own, own_facts, sheet_of
 from biasbound.data.trajectories import Trajectories
 
@@ -133,7 +133,8 @@ def opened_dataset(
         raise ValueError(
             f"{name}: found no field {wanted!r} of zeros and ones for the mask; fields without time: {have}"
         )
-    units = units_of(dataset, dict(zip(names, layout.channels, strict=True)), axes)
+    sources = [column.name for column in columns for _ in range(column.channels)]
+    units = units_of(dataset, [*zip(sources, layout.channels, strict=True)], axes, options)
     facts |= {"labels": Labels(axes.space, units), "coordinates": points, "notes": notes}
     found = Trajectories.open(layout, reader, name=name, provenance=_provenance(dataset), **facts)
     return _finished(found, dataset, own, options)
@@ -170,13 +171,26 @@ def _finished(t: Trajectories, dataset: Any, own: Own | None, options: ReadOptio
     """Boundaries and domain: what we wrote ourselves, what is said, or what the coordinates and values tell."""
     rank = len(t.layout.grid)
     stated, ends = list(options.edges(rank, t.name)), options.ends(rank, t.name)
-    if own is not None and own.layout.grid == t.layout.grid and not (ends or options.boundary):
+    if own is not None and _still(own.layout, t, options):
         layout = replace(own.layout, **{n: getattr(t.layout, n) for n in ("trajectories", "frames", "channels")})
-        layout = replace(layout, dt=own.layout.dt if options.dt is None else options.dt)
-        return replace(t, layout=layout, provenance=own.provenance, notes=own.notes, labels=own.labels)
+        found = replace(t, layout=layout, provenance=own.provenance, notes=own.notes)
+        return applied(found, ReadOptions(domain=options.domain, boundary=options.boundary, dt=options.dt))
     for i, d in enumerate(t.labels.axes):
         stated[i] = stated[i] or around(dataset, d, t.coordinates[i])
     return settle(t, stated, ends or (None,) * rank)
+
+
+def _still(layout: Layout, t: Trajectories, options: ReadOptions) -> bool:
+    """Whether times and points are those of our layout: someone may have changed the dataset since it was written."""
+    if layout.grid != t.layout.grid:
+        return False
+    same_time = options.dt is not None or t.layout.frames == 1 or np.isclose(layout.dt, t.dt, rtol=1e-5)
+    reach = [float(np.ptp(points)) for points in t.coordinates]
+    meant = [h * (n - 1) for h, n in zip(layout.spacing, layout.grid, strict=True)]
+    inside = [
+        low - 1e-6 * (high - low) <= p.min() for (low, high), p in zip(layout.domain, t.coordinates, strict=True)
+    ]
+    return bool(same_time and np.allclose(reach, meant, rtol=1e-5) and all(inside))
 
 
 def to_xarray(t: Trajectories) -> Any:

@@ -30,7 +30,6 @@ class Own:
     """What our own files say beyond the conventions."""
 
     layout: Layout
-    labels: Labels = field(default_factory=Labels)
     notes: tuple[str, ...] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
     mask: str | None = None  # the variable that holds it
@@ -117,5 +116,5 @@ def sheet_of(t: Trajectories, rows: Mapping[str, int] | None = None, start: floa
     names = [*arrays, *t.channels, *facts]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{t.name}: the name {min(twice)!r} is used twice among {names}; rename one with channels")
-    own = Own(t.layout, replace(t.labels, axes=axes), t.notes, dict(t.provenance), mask)
-    return Sheet(t.layout, counts, own.labels, arrays | facts, own, t.dtype, t.mask)
+    own = Own(t.layout, t.notes, dict(t.provenance), mask)
+    return Sheet(t.layout, counts, replace(t.labels, axes=axes), arrays | facts, own, t.dtype, t.mask)

@@ -21,6 +21,7 @@ def time_step(time: Float64[np.ndarray, "... K"], name: object) -> float:
         return 1.0
     mean = float(steps.mean())
     if np.ptp(steps) > 0.01 * abs(mean):
-        raise ValueError(f"{name}: found time steps from {steps.min():g} to {steps.max():g}, expected equal ones")
+        found = f"found time steps from {steps.min():g} to {steps.max():g}, expected equal ones"
+        raise ValueError(f"{name}: {found}; give --dt where they may count as equal")
     short = float(f"{mean:.5g}")
     return short if abs(short - mean) < 1e-6 * abs(mean) else mean

@@ -78,9 +78,9 @@ class Trajectories:
             for key, value in values.items():
                 if value.shape not in shapes:
                     raise ValueError(f"{name}: found {key} of shape {value.shape}, expected {shapes[0]}")
-        if found.mask is not None and not (found.mask.shape == grid and found.mask.any()):
-            what = f"of shape {found.mask.shape}" if found.mask.shape != grid else "without a valid point"
-            raise ValueError(f"{name}: found a mask {what}, expected shape {grid} with True at valid points")
+        if (mask := found.mask) is not None and not (mask.dtype == bool and mask.shape == grid and mask.any()):
+            what = f"of shape {mask.shape} and {mask.dtype}" if mask.any() else "without a valid point"
+            raise ValueError(f"{name}: found a mask {what}, expected bool of shape {grid}, True at valid points")
         return found
 
     @classmethod

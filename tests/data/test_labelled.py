@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,19 @@ def test_xarray_keeps_everything(case):
     same(t, from_xarray(t.to_xarray()))
 
 
+def test_a_dataset_that_was_changed_since_says_what_it_is_now():
+    values = np.random.default_rng(0).normal(size=(2, 9, 1, 8))
+    dataset = Trajectories.from_array(values, dt=0.5, domain=[(0.0, 4.0)], boundary=["periodic"]).to_xarray()
+    assert from_xarray(dataset.isel(time=slice(None, None, 2))).dt == 1.0
+    assert from_xarray(dataset.isel(time=slice(2, 5))).layout.boundary == ("periodic",)
+    part = from_xarray(dataset.isel(x=slice(2, 6)))
+    assert (part.layout.domain, part.layout.boundary) == (((1.0, 2.5),), ("open",))
+    longer = from_xarray(dataset.assign_coords(x=3 * dataset["x"]), boundary="periodic")
+    assert longer.layout.domain == ((0.0, 12.0),)
+    moved = from_xarray(dataset, domain=[(0, 1)])
+    assert (moved.layout.domain, moved.layout.boundary) == (((0.0, 1.0),), ("periodic",))
+
+
 def ocean(closing: int = 0) -> object:
     """Temperature on a globe that goes around, with land, packed times and a field of fewer dimensions."""
     lon, lat = np.arange(0, 360 + closing, 30.0), np.arange(60, -61, -30.0)
@@ -156,10 +170,11 @@ def test_a_globe_is_recognised(closing, end, tmp_path):
 def test_levels_are_channels_and_members_are_trajectories(tmp_path):
     values = np.random.default_rng(0).normal(size=(3, 2, 5, 2, 4, 6))
     dims = ("number", "trajectory", "time", "level", "y", "x")
-    dataset = xarray.Dataset({"t": (dims, values)}, {"level": [500, 850], "time": 0.5 * np.arange(5)})
+    dataset = xarray.Dataset({"t": (dims, values, {"units": "K"})}, {"level": [500, 850], "time": 0.5 * np.arange(5)})
     dataset.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     flat = load(tmp_path / "a.nc", dims=2, boundary="periodic,open")
     assert flat.channels == ("t_500", "t_850")
+    assert flat.labels.units == {"t_500": "K", "t_850": "K"}
     assert np.array_equal(flat.read(0, 6), values.reshape(6, 5, 2, 4, 6))
     assert flat.layout.boundary == ("periodic", "open")
     solid = load(tmp_path / "a.nc", boundary="open", channels="T", dt=3.0)
@@ -185,6 +200,8 @@ def test_a_named_field_is_the_mask_and_variables_are_chosen(tmp_path):
     ):
         with pytest.raises(ValueError, match=sentence):
             from_xarray(dataset, **options)
+    with pytest.raises(ValueError, match="found time steps from 1 to 2, expected equal ones; give --dt"):
+        from_xarray(dataset.assign_coords(time=[0.0, 1, 2, 3, 5]))
     with pytest.raises(ValueError, match="no times along time; give the time step with --dt"):
         from_xarray(dataset.drop_vars("time"))
 
@@ -207,11 +224,14 @@ def test_a_batch_reads_no_other_frames(end, tmp_path, monkeypatch):
     windows = load(path).windows(1)
     asked.clear(), read.clear()
     batch = windows[[5, 3 * 39 + 7]]
+    costs = [*asked], sum(read)
     assert np.allclose(batch.frames.numpy(), t.windows(1)[[5, 3 * 39 + 7]].frames.numpy(), atol=1e-6)
+    again = pickle.loads(pickle.dumps(windows.trajectories)).windows(1)[[5, 3 * 39 + 7]]  # as a worker process gets it
+    assert np.array_equal(again.frames.numpy(), batch.frames.numpy())
     if end == "nc":  # plain floats in one piece: bytes as they stand
-        assert (asked, sum(read)) == ([], 2 * 2 * 16 * 4)
+        assert costs == ([], 2 * 2 * 16 * 4)
     else:
-        assert asked == [{"trajectory": 0, "time": slice(5, 7)}, {"trajectory": 3, "time": slice(7, 9)}]
+        assert costs[0] == [{"trajectory": 0, "time": slice(5, 7)}, {"trajectory": 3, "time": slice(7, 9)}]
 
 
 def test_several_files_are_several_trajectories(tmp_path):

@@ -147,6 +147,12 @@ def test_views_carry_the_mask(tmp_path):
         assert again.statistics.std == pytest.approx(t.statistics.std)
 
 
+@pytest.mark.parametrize("format", ["lpsda", "sda", "acdm"])
+def test_a_format_without_masks_refuses_one(format, tmp_path):
+    with pytest.raises(ValueError, match=f"{format} cannot hold a mask; write one of native, numpy, netcdf, zarr"):
+        save(masked()[0], tmp_path / "a.h5", format=format)
+
+
 def test_nan_outside_the_mask_is_still_refused_by_its_place():
     _, mask = masked()
     fields = np.where(mask, FULL, np.nan).astype(np.float32)

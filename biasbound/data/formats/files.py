@@ -38,6 +38,7 @@ class Format:
     read: Callable[..., Trajectories]
     write: Callable[..., None] | None = None
     suffixes: tuple[str, ...] = ()
+    masks: bool = False  # whether what it writes keeps a mask
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "__doc__", self.title)  # what `registry.described` shows
@@ -177,7 +178,7 @@ def _files(given: Paths) -> tuple[str, list[Path]]:
 
 
 def save(trajectories: Trajectories, path: str | Path, *, format: str | None = None, overwrite: bool = False) -> None:
-    """Write trajectories as a view shows them; without `format`, the ending of the path decides (.h5 native, .npy)."""
+    """Write trajectories as a view shows them; without `format`, the ending of the path decides."""
     path = Path(path)
     names = known(FORMATS)
     if format is None:
@@ -187,6 +188,9 @@ def save(trajectories: Trajectories, path: str | Path, *, format: str | None = N
     write = _named(format).write
     if write is None:
         raise ValueError(f"{path}: the format {format} can be read but not written")
+    if trajectories.mask is not None and not _named(format).masks:
+        able = ", ".join(n for n in names if _named(n).masks)
+        raise ValueError(f"{path}: the format {format} cannot hold a mask; write one of {able}")
     write(trajectories, path, overwrite=overwrite)
 
 

@@ -170,4 +170,4 @@ def _stems(channels: Sequence[str], axes: Sequence[str]) -> dict[str, list[int]]
     return stems
 
 
-FORMAT = Format("HDF5 in The Well's layout", well.matches, well.read, write, (".h5", ".hdf5"))
+FORMAT = Format("HDF5 in The Well's layout", well.matches, well.read, write, (".h5", ".hdf5"), masks=True)

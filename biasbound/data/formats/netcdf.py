@@ -97,4 +97,4 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
                 dataset[s : s + len(fields), k : k + fields.shape[1]] = sheet.filled(fields[:, :, i])
 
 
-FORMAT = Format("NetCDF", matches, read, write, (".nc", ".nc4", ".netcdf"))
+FORMAT = Format("NetCDF", matches, read, write, (".nc", ".nc4", ".netcdf"), masks=True)

@@ -107,4 +107,4 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
         temporary.write_text(json.dumps(told))
 
 
-FORMAT = Format("a .npy array", lambda path: begins(path, b"\x93NUMPY"), read, write, (".npy",))
+FORMAT = Format("a .npy array", lambda path: begins(path, b"\x93NUMPY"), read, write, (".npy",), masks=True)

@@ -76,4 +76,4 @@ def write(trajectories: Trajectories, path: Path, *, overwrite: bool = False) ->
                 array[s : s + len(fields), k : k + fields.shape[1]] = sheet.filled(fields[:, :, i])
 
 
-FORMAT = Format("a Zarr store", matches, read, write, (".zarr",))
+FORMAT = Format("a Zarr store", matches, read, write, (".zarr",), masks=True)
