@@ -112,10 +112,14 @@ class Scaled(Prediction):
     start: Literal["sigma", "error"] = "sigma"
 
     def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
+        if self.c == math.inf:  # in the paper's order of operations: long rollouts of chaos repeat to the last bit
+            return (z_t - s * output) / a
         w, _, o = self.parts(a, s)
         return w / a * z_t - self.sign * o * output
 
     def objective(self, z: State, eps: State, a: Coefficient, s: Coefficient) -> State:
+        if self.c == math.inf:
+            return eps
         w, rest, o = self.parts(a, s)
         return self.sign / o * (w * s / a * eps - rest * z)
 
