@@ -32,7 +32,7 @@ def test_the_readme_program_runs(tmp_path):
     assert (tmp_path / "ladder.json").exists()
 
 
-PAGES = ("README.md", "docs/studies.md", "docs/report.md", "docs/data.md", "docs/metrics.md", "docs/own-network.md")
+PAGES = ("README.md", "docs/studies.md", "docs/report.md", "docs/data.md", "docs/metrics.md", "docs/own-network.md", "docs/fit.md")
 # Commands of the pages, at the size of a test: what a page says → what is run.
 SMALLER = {
     "--preset ks-demo": "--preset ks-smoke --methods direct-residual,adaptive-scaled-residual,"
@@ -44,6 +44,7 @@ SMALLER = {
     "--search.tau 1.05": "--search.tau 1.5",
     "--size small": "--size smoke",
     "--size paper": "--size smoke",
+    "--minutes 3": "--updates 4",
     "RUN": "runs/ks-demo",
 }
 STUDY = ("run", "search", "train", "finetune", "rollout", "evaluate")
@@ -107,6 +108,11 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
         assert known["rollout"].states.shape == (8, 2, 2, 1, 64)
 
 
+    (program,) = (p for p in programs("docs/fit.md") if p.startswith("import biasbound as bb"))
+    exec(program.replace("minutes=5", "updates=2, quiet=True"), found := {})  # noqa: S102
+    assert found["rollout"].states.shape == (8, 20, 2, 1, 64)
+
+
 def test_the_demos_table_is_the_one_on_record():
     text = (ROOT / "docs/studies.md").read_text()
     shown = re.search(r"<!-- demo table -->\n(.*?)<!-- end", text, re.DOTALL)[1]
@@ -135,6 +141,7 @@ def test_every_decision_names_tests_that_exist():
         "CONTRIBUTING.md",
         "docs/data.md",
         "docs/decisions.md",
+        "docs/fit.md",
         "docs/log.md",
         "docs/metrics.md",
         "docs/own-network.md",
