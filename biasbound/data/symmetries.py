@@ -2,6 +2,7 @@
 
 A symmetry is written as the axes that are reversed and, after a colon, the channels that change sign: `x`, `x:-u`, `:-u`,
 `xy:-velocity_x,-velocity_y`. The Kuramoto–Sivashinsky equation has `x:-u`, since u(−x) with the other sign solves it too.
+What stays where it is, the mask and static conditions, must be its own mirror image.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from jaxtyping import Int64
 
 from biasbound.data.batches import Batch
 from biasbound.data.layout import Layout
+from biasbound.data.trajectories import Trajectories
 
 AXES = "xyz"
+ROUND_OFF = 1e-5  # of the largest value of a static field: less is no difference
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,27 @@ class Symmetry:
             signs[list(self.negative)] = -1
             frames = frames * signs
         return Batch(frames, batch.conditions.flip([2 + a for a in self.axes]))
+
+    def broken_by(self, data: Trajectories) -> str | None:
+        """What stays where it is and is not its own mirror image: the mask, or a static condition by name."""
+        still = {"the mask": data.mask} if data.mask is not None else {}
+        still |= {f"the static field {name!r}": data.static[name] for name in data.conditions if name in data.static}
+        for name, field in still.items():
+            values = np.asarray(field, dtype=np.float64)
+            image = np.flip(values, [a - len(data.layout.grid) for a in self.axes])
+            if np.abs(image - values).max() > ROUND_OFF * np.abs(values).max():
+                return name
+        return None
+
+    def checked(self, data: Trajectories) -> Symmetry:
+        """Itself, where these data can have it."""
+        if (name := self.broken_by(data)) is not None:
+            text = self.text(data.layout)
+            raise ValueError(
+                f"train.symmetries: {text!r} is no symmetry of {data.name}, since {name} is not its own mirror image; "
+                "leave it out"
+            )
+        return self
 
 
 def group(symmetries: Iterable[Symmetry]) -> tuple[Symmetry, ...]:

@@ -149,7 +149,8 @@ class Probe:
         """Less network, and the mirror images of the data that the network itself takes for data of the same kind."""
         layout, model = self.material.train.layout, self.models[best]
         limit = 1.5 * self._found(best).valid
-        kept = [one for one in candidates(layout) if self._error(model, "train", one) < limit]
+        possible = [one for one in candidates(layout) if one.broken_by(self.material.train) is None]
+        kept = [one for one in possible if self._error(model, "train", one) < limit]
         tried = [best]
         if kept:
             texts = tuple(one.text(layout) for one in kept)

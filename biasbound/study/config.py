@@ -78,7 +78,7 @@ class NetworkConfig:
     options: dict[str, Any] = field(default_factory=dict)
     """options of a network other than the U-Net"""
     size: Literal["small", "large", "paper"] = "small"
-    """size of the U-Net"""
+    """size of the network; paper is for the U-Net alone"""
     width: int | None = None
     """channels at its finest level"""
     multipliers: tuple[int, ...] | None = None
@@ -107,7 +107,9 @@ class NetworkConfig:
     def chosen(self) -> dict[str, Any]:
         """The options of the architecture that were given."""
         given = {name: value for name in UNET if (value := getattr(self, name)) is not None}
-        return {"size": self.size, **given} if self.name == "unet" else {**given, **self.options}
+        # Small is everyone's own default, and a network of the user's own need not know sizes.
+        sized = {"size": self.size} if self.name == "unet" or self.size != "small" else {}
+        return {**sized, **given, **self.options}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from biasbound.data.batches import Batch
 from biasbound.data.layout import Layout
 from biasbound.data.symmetries import Symmetry, candidates, group, images
+from biasbound.data.trajectories import Trajectories
 from biasbound.flows import FLOWS
 from biasbound.flows.flow import source
 
@@ -60,6 +61,20 @@ def test_each_window_is_shown_by_its_own_element():
 def test_what_is_no_symmetry_of_these_fields_gets_one_sentence(text):
     with pytest.raises(ValueError, match=r"train\.symmetries"):
         Symmetry.read(text, PLANE)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_the_mask_and_static_conditions_must_be_their_own_mirror_images(masked):
+    """Even along x and odd along y, so that x is a symmetry and y is not; signs alone always are."""
+    field = np.cos(np.linspace(-1, 1, 6))[:, None] * np.arange(1.0, 6.0)
+    told = {"mask": field > 1.5} if masked else {"static": {"depth": field}}
+    data = Trajectories.from_array(np.zeros((2, 4, 3, 6, 5), np.float32), dt=0.1, **told)
+    data = data if masked else data.condition_on("depth")
+    for kept in (Symmetry((0,)), Symmetry((), (0,)), Symmetry((0,), (1,))):
+        assert kept.checked(data) is kept
+    with pytest.raises(ValueError, match=f"train.symmetries: 'y'.*{'mask' if masked else 'depth'}"):
+        Symmetry((1,)).checked(data)
+    assert Symmetry((1,)).broken_by(Trajectories.from_array(data.read(0, 2), dt=0.1)) is None
 
 
 def test_the_image_of_a_solution_of_kuramoto_sivashinsky_solves_it():

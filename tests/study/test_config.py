@@ -8,6 +8,8 @@ from calling import program
 from biasbound.core.options import SearchOptions
 from biasbound.core.schedule import SCHEDULES
 from biasbound.models.method import method
+from biasbound.nets import NetSpec
+from biasbound.study.config import NetworkConfig
 from biasbound.study.parsing import config_parser, presets, read_config, to_yaml
 from biasbound.train.options import FitOptions, TrainOptions
 
@@ -111,3 +113,17 @@ def test_options_are_checked_where_they_are_made():
     with pytest.raises(ValueError, match="tau_explore"):
         SearchOptions(tau_explore=0.5)
     assert FitOptions(epochs=2.0, batch=10).total(105) == 20
+
+
+@pytest.mark.parametrize("name", ["unet", "fno", "dilated", "dit"])
+def test_every_network_of_ours_has_a_size(name):
+    """As its option of that name says; what is not given is small."""
+
+    def made(**fields):
+        return NetSpec(name, 1, 1, (16,), ("periodic",), NetworkConfig(name, **fields).chosen()).resolved()
+
+    assert made(size="large") != made(size="small") == made()
+    if name != "unet":
+        assert made(size="large") == made(options={"size": "large"})
+        with pytest.raises(ValueError, match="size"):
+            made(size="paper")

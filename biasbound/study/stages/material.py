@@ -107,7 +107,7 @@ class Material:
         With symmetries every window is there once per element of their group.
         """
         windows = self.train.windows(window)
-        elements = group(Symmetry.read(text, self.train.layout) for text in symmetries)
+        elements = group(Symmetry.read(text, self.train.layout).checked(self.train) for text in symmetries)
         if len(elements) == 1:
             return lambda index: self.encode(windows[index]), len(windows)
 
