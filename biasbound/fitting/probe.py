@@ -32,7 +32,7 @@ PARTED = 2.0  # validation over training error from which on a network is said t
 PAIRS = 192
 COARSEST = 16  # points of a U-Net's coarsest level: with more, no point sees all of the domain
 RATES = (3e-3, 1e-3)
-GROWN = 1.5  # time of a grown training over that of a direct one
+GROWN = 2.0  # time of a grown training over that of a direct one
 Say = Callable[[str], None]
 Options = tuple[tuple[str, Any], ...]  # of a network
 
