@@ -120,6 +120,12 @@ def test_the_command_writes_by_the_ending_of_its_file(tmp_path, capsys):
     assert called(hint, capsys)[0] == 0
     refused([*argv, tmp_path / "p.nc"], capsys, "p.nc exists already")
     refused([*argv, tmp_path / "p.csv"], capsys, "p.csv", ".nc, .zarr, .h5, .npy")
+    fields = data().read(0, 3)
+    fields[2, 0, 0, 5] = np.nan
+    np.save(tmp_path / "bad.npy", fields)
+    bad = [*argv[:3], tmp_path / "bad.npy", "--dt", "0.2", "--dims", "1", "--out", tmp_path / "q.nc"]
+    refused(bad, capsys, "bad.npy", "nan in trajectory 2, frame 0, channel u")
     save(data(frames=1), tmp_path / "one.h5")
     argv[3] = tmp_path / "one.h5"
     refused([*argv, tmp_path / "q.nc"], capsys, "one.h5", "--steps")
+    assert not (tmp_path / "q.nc").exists()

@@ -20,6 +20,7 @@ from torch import Tensor
 from biasbound._io import replacing, write_json
 from biasbound.data.formats.stream import FrameWriter
 from biasbound.data.layout import Coordinates, Layout
+from biasbound.data.statistics import require_finite
 from biasbound.data.trajectories import Trajectories
 from biasbound.models.emulator import Broken, Emulator, broken_by, load
 from biasbound.study.config import RolloutConfig
@@ -71,6 +72,8 @@ class Starts:
             raise ValueError(f"{data.name} ends with the {past} frames that are given; say --steps to predict")
         first = data.condition_on(*emulator.conditions).select(slice(count)).windows(past - 1)
         found = first[np.arange(count) * first.per_trajectory]
+        stored = data.view.trajectories[:count], data.view.frames[:past]
+        require_finite(found.frames.numpy(), data.channels, stored, data.name)
         device = next((p.device for p in emulator.model.parameters()), torch.device("cpu"))
         x0 = (found.frames[:, 0] if past == 1 else found.frames).to(device)
         told = found.conditions.to(device) if emulator.conditions else None
