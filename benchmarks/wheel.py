@@ -89,6 +89,8 @@ def main() -> None:
         told = ("fit", "x.npy", "--dt", "0.1", "--updates", "4", "--out", "fitted", "--quiet")
         run(elsewhere, programs / "biasbound", *told)
         run(elsewhere, programs / "python", "-c", LOADS)
+        told = ("predict", "fitted/emulator", "--data", "x.npy", "--dt", "0.1", "--steps", "3", "--out", "p.nc")
+        run(elsewhere, programs / "biasbound", *told)
     print("the wheel fits, and its emulator loads")
 
 
