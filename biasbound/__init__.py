@@ -36,6 +36,7 @@ HOMES = {  # what a script needs, and where it is written
     "load": "models.emulator",
     "open": "data",
     "optimal_schedules": "core.front",
+    "predict": "study.stages.rollout",
     "score": "metrics.scores",
 }
 __all__ = ["PACKAGES", "__version__", *HOMES]  # noqa: PLE0604

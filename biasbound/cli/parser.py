@@ -174,11 +174,11 @@ def _diagnose(commands: Any) -> None:
 
 def _predict(commands: Any) -> None:
     what = "roll a saved emulator out from the first frames of a file"
-    parser = _command(commands, "tools:predict", what, f"predict {EMULATOR} --data test.h5 --out p.npy")
+    parser = _command(commands, "tools:predict", what, f"predict {EMULATOR} --data test.h5 --out p.nc")
     add = parser.add_argument
     add("emulator", type=Path, metavar="EMULATOR")
     add("--data", required=True, **FILE)
-    add("--out", type=Path, required=True, metavar="NPY")
+    add("--out", required=True, help="a .nc, .zarr, .h5 or .npy file, written frame by frame", **FILE)
     add("--steps", type=int, help="frames to predict (default: as many as the file has)")
     add("--trajectories", type=int, help="how many (default: all)")
     add("--members", type=int, default=1)

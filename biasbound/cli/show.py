@@ -15,11 +15,16 @@ from biasbound.study.folder import RunDir, open_run
 from biasbound.study.graph import study_units
 from biasbound.study.parsing import ConfigParser
 from biasbound.study.plan import human, plan
+from biasbound.study.preview import seconds, splits_of, told
 from biasbound.study.rescore import rescore
 
 
-def dry_run(path: Path, config: Config, units: Sequence[Any]) -> None:
-    """Stages, parameters, updates, operations and memory; nothing is written."""
+def dry_run(path: Path, config: Config, units: Sequence[Any], manner: Manner) -> None:
+    """Data, stages, parameters, updates, operations, memory and time; nothing is written."""
+    splits = None
+    if config.data.train is not None:
+        splits = splits_of(config.data)
+        print("\n".join(told(splits)))
     run = RunDir(path, config)
     planned = {p.unit.name: p for p in plan(config, units)}
     print(f"{path}: {len(units)} units")
@@ -32,6 +37,22 @@ def dry_run(path: Path, config: Config, units: Sequence[Any]) -> None:
     total = sum((p.flops for p in planned.values()), 0.0)
     largest = max((float(p.bytes) for p in planned.values()), default=0.0)
     print(f"all trainings: {human(total)} FLOP; the largest needs {human(largest)}B")
+    todo = [p for p in planned.values() if run.state(p.unit) != "done"]
+    if took := seconds(config, todo, splits, manner.threads):
+        wall = max(sum(took) / manner.jobs, *took)
+        print(
+            f"about {_duration(wall)} of training on this machine, {manner.jobs} at a time; scores and pages come on top"
+        )
+    elif todo:
+        print("an update is too large to be timed here in passing")
+
+
+def _duration(seconds: float) -> str:
+    """Two digits are as much as an estimate has."""
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.2g} {unit}"
+    return f"{max(1, round(seconds))} s"
 
 
 def status(given: argparse.Namespace) -> None:

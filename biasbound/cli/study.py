@@ -25,11 +25,14 @@ def study(wish: Wish) -> int:
     """Do what one of `STUDY_COMMANDS` asks for; returns the exit code."""
     stage = STUDY_COMMANDS[wish.verb][0]
     units = study_units(wish.config, wish.methods, "evaluate" if stage == "report" else stage)
+    first = int(os.environ.get("RANK", "0")) == 0  # under torchrun the first process alone speaks and keeps the folder
+    if first and wish.warning:
+        print(f"warning: {wish.warning}", file=sys.stderr)
     if wish.dry:
-        dry_run(wish.run, wish.config, units)
+        dry_run(wish.run, wish.config, units, Manner(wish.manner["jobs"], wish.manner["threads"]))
         return 0
     manner = Manner(**wish.manner)  # refused before anything is made
-    if int(os.environ.get("RANK", "0")) > 0:  # under torchrun the first process alone keeps the folder
+    if not first:
         outcome = make_units(RunDir(wish.run, wish.config), units, manner, lambda event: None)
         return 2 if outcome.failed else 0
     known = (wish.run / "run.json").exists()

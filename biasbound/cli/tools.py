@@ -10,18 +10,19 @@ from biasbound.metrics.rows import About, write_rows
 from biasbound.metrics.score import score as scored
 from biasbound.report.tables import demo_table
 from biasbound.study.config import RolloutConfig
-from biasbound.study.stages.rollout import roll, save_array
+from biasbound.study.stages.rollout import write_rollout
 
 
 def predict(given: argparse.Namespace) -> None:
-    """Roll an emulator out and write its states."""
+    """Roll an emulator out and write its states as they are made."""
     options = RolloutConfig(trajectories=given.trajectories, steps=given.steps, members=given.members, seed=given.seed)
-    states, broken = roll(loaded(given.emulator, given), opened(given), options)
-    save_array(given.out, states, given.force)
-    lost = int((broken > 0).sum())
-    print(f"{given.out}: {' × '.join(map(str, states.shape))} (members, trajectories, frames, channels, grid) written")
-    if lost:
-        print(f"{lost} trajectories became non-finite, the first at step {int(broken[broken > 0].min())}")
+    made = write_rollout(loaded(given.emulator, given), opened(given), given.out, options, overwrite=given.force)
+    print(f"{made.path}: {' × '.join(map(str, made.shape))} (members, trajectories, frames, channels, grid) written")
+    if made.lost:
+        print(f"{made.lost} trajectories became non-finite, the first at step {made.broken[made.broken > 0].min()}")
+    if given.out.suffix != ".npy":
+        print(f"next: biasbound data info {given.out}")
+        return
     strides = [f" --stride-{n} {v}" for n in ("time", "space") if (v := getattr(given, f"stride_{n}")) != 1]
     print(f"next: biasbound score {given.out} --truth {given.data}{''.join(strides)}")
 

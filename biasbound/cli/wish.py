@@ -46,6 +46,7 @@ class Wish:
     shown: bool  # print the config, do nothing
     figures: tuple[str, ...]
     source: str  # where the settings come from
+    warning: str = ""  # one sentence on settings that are hardly meant
 
 
 def wish_of(verb: str, argv: list[str]) -> Wish:
@@ -73,17 +74,38 @@ def wish_of(verb: str, argv: list[str]) -> Wish:
     manner = {"jobs": given.jobs, "threads": given.threads, "device": given.device}
     flags = given.redo, given.dry_run, shown
     source = f"preset {preset}" if preset else str(given.config[0] if given.config else base)
-    return Wish(verb, out, config, methods, manner, *flags, tuple(given.figure), source)
+    warning = "" if preset is None else _borrowed(argv, config, preset)
+    return Wish(verb, out, config, methods, manner, *flags, tuple(given.figure), source, warning)
+
+
+def _borrowed(argv: Sequence[str], config: Config, preset: str) -> str:
+    """A warning where the strides of a preset, made for its own flow, would thin the user's data."""
+    if config.data.train is None:
+        return ""
+    words = " ".join(_typed(argv))
+    strides = {name: getattr(config.data, name) for name in ("stride_time", "stride_space")}
+    strides = {name: n for name, n in strides.items() if n > 1 and name not in words}
+    kept = " and ".join(
+        f"one {what} in {strides[name]}"
+        for name, what in (("stride_time", "frame"), ("stride_space", "grid point"))
+        if name in strides
+    )
+    cure = " ".join(f"--data.{name} 1" for name in strides)
+    return f"preset {preset} uses {kept} of {config.data.train}; give {cure} to use all" if strides else ""
+
+
+def _typed(argv: Sequence[str]) -> list[str]:
+    """All that the user wrote: here, or in a config of their own."""
+    named = [Path(argv[i + 1]) for i, a in enumerate(argv[:-1]) if a == "--config"]
+    named += [Path(a.partition("=")[2]) for a in argv if a.startswith("--config=")]
+    return [*argv, *(path.read_text(encoding="utf-8") for path in named if path.is_file())]
 
 
 def _allow(argv: Sequence[str]) -> None:
-    """Names `package.module:name` may be imported where the user typed them: here, or in a config of their own."""
+    """Names `package.module:name` may be imported where the user typed them."""
     from biasbound.registry import allow
 
-    named = [Path(argv[i + 1]) for i, a in enumerate(argv[:-1]) if a == "--config"]
-    named += [Path(a.partition("=")[2]) for a in argv if a.startswith("--config=")]
-    texts = [*argv, *(path.read_text(encoding="utf-8") for path in named if path.is_file())]
-    allow(name for text in texts for name in IMPORTED.findall(text))
+    allow(name for text in _typed(argv) for name in IMPORTED.findall(text))
 
 
 def _chosen(verb: str, given: Sequence[str], config: Config) -> tuple[Any, ...]:
@@ -171,7 +193,9 @@ def _parser(verb: str, base: Path | None) -> ConfigParser:
     parser.add_argument("--threads", type=int, default=1, help="of each training (default 1)")
     parser.add_argument("--device", default="cpu", help="where networks compute (cpu, cuda, cuda:1)")
     parser.add_argument("--redo", action="store_true", help="make again what changed settings made stale")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and its cost")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="check your data, say what would be done, its cost and time"
+    )
     parser.add_argument(
         "--figure", type=list[str], default=[], metavar="NAMES", help="of the report, only these figures"
     )

@@ -25,7 +25,7 @@ from biasbound.models.artifact import Facts, read_model, write_model
 from biasbound.models.model import Model
 from biasbound.models.normalise import Conditions, Normalisation
 
-__all__ = ["Broken", "Emulator", "Rollout", "load"]
+__all__ = ["Broken", "Emulator", "Rollout", "broken_by", "load"]
 
 Start = Float[Tensor, "B *start"]  # the present state (B, C, *N), or the last H frames (B, H, C, *N)
 
@@ -105,6 +105,40 @@ class Emulator:
                 made = self.normalisation.decode(y)
             yield made if self.mask is None else made.masked_fill(~self.mask, torch.nan)
 
+    def stream(
+        self,
+        x0: Start,
+        steps: int,
+        members: int = 1,
+        generator: torch.Generator | None = None,
+        *,
+        conditions: Conditions = None,
+        batch: int = 64,
+    ) -> Iterator[Float[Tensor, "M B C *N"]]:
+        """x̂¹ … x̂^K of `members` rollouts from each x0, frame by frame: memory does not grow with K = `steps`.
+
+        `batch` trajectories are computed at a time. Every trajectory has its own stream of noise: the result does not
+        depend on `batch`, or on what else is rolled out with it.
+        """
+        if steps < 1 or members < 1 or batch < 1:
+            raise ValueError(f"steps, members and batch must be at least 1: {steps}, {members}, {batch}")
+        count = members * len(x0)
+        device = "cpu" if generator is None else generator.device
+        seeds = torch.randint(2**62, (count,), generator=generator, device=device).tolist()
+        groups = []
+        for start in range(0, count, batch):
+            rows = torch.arange(start, min(start + batch, count))
+            own = rows % len(x0)
+            told = None if conditions is None else conditions[own]
+            groups.append(self.unroll(x0[own], told, RowGenerator([seeds[i] for i in rows.tolist()])))
+
+        def frames() -> Iterator[Float[Tensor, "M B C *N"]]:
+            for _ in range(steps):  # all groups go on together, each with its own batch and noise
+                made = torch.cat([next(group).to("cpu", x0.dtype) for group in groups])
+                yield made.reshape(members, len(x0), *made.shape[1:])
+
+        return frames()
+
     def rollout(
         self,
         x0: Start,
@@ -115,34 +149,22 @@ class Emulator:
         conditions: Conditions = None,
         batch: int = 64,
     ) -> Rollout:
-        """`members` rollouts from each x0, computed `batch` trajectories at a time.
-
-        Every trajectory has its own stream of noise: the result does not depend on `batch`, or on what else is
-        rolled out with it.
-        """
-        if steps < 1 or members < 1 or batch < 1:
-            raise ValueError(f"steps, members and batch must be at least 1: {steps}, {members}, {batch}")
-        count = members * len(x0)
-        device = "cpu" if generator is None else generator.device
-        seeds = torch.randint(2**62, (count,), generator=generator, device=device).tolist()
+        """The frames of `stream` in memory, and which trajectories broke."""
+        frames = self.stream(x0, steps, members, generator, conditions=conditions, batch=batch)
         state = x0.shape[1:] if self.model.frame.task.past == 1 else x0.shape[2:]
-        states = torch.empty(count, steps, *state, dtype=x0.dtype)
-        for start in range(0, count, batch):
-            rows = torch.arange(start, min(start + batch, count))
-            own = rows % len(x0)
-            told = None if conditions is None else conditions[own]
-            unrolled = self.unroll(x0[own], told, RowGenerator([seeds[i] for i in rows.tolist()]))
-            for k, state_k in zip(range(steps), unrolled, strict=False):
-                states[start : start + len(rows), k] = state_k.cpu()
-        broken = _broken(states, self.mask).reshape(members, len(x0))
+        states = torch.empty(members, len(x0), steps, *state, dtype=x0.dtype)
+        broken = torch.zeros(members, len(x0), dtype=torch.int64)
+        for k, frame in enumerate(frames):
+            states[:, :, k] = frame
+            broken = broken_by(broken, k + 1, frame, self.mask)
         if bool(broken.any()):
             warnings.warn(
-                f"{int((broken > 0).sum())} of {count} trajectories became non-finite, the first at step "
+                f"{int((broken > 0).sum())} of {broken.numel()} trajectories became non-finite, the first at step "
                 f"{int(broken[broken > 0].min())}",
                 Broken,
                 stacklevel=2,
             )
-        return Rollout(states.reshape(members, len(x0), *states.shape[1:]), broken)
+        return Rollout(states, broken)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the emulator as a new folder, which `load` reads."""
@@ -159,11 +181,12 @@ def _require_valid(x0: Start, mask: Mask) -> None:
         raise ValueError(f"the start is NaN at {lost} valid points: only points under the emulator's mask may be NaN")
 
 
-def _broken(states: Float[Tensor, "B K ..."], mask: Mask | None = None) -> Int[Tensor, " B"]:
-    """The first non-finite step of each trajectory at valid points, from 1; 0 for none."""
-    fine = states.isfinite() if mask is None else states.isfinite() | ~mask.cpu()
-    bad = ~fine.flatten(2).all(2)
-    return torch.where(bad.any(1), bad.int().argmax(1) + 1, 0)
+def broken_by(
+    broken: Int[Tensor, "M B"], k: int, frame: Float[Tensor, "M B ..."], mask: Mask | None = None
+) -> Int[Tensor, "M B"]:
+    """The step of each trajectory's first non-finite value at a valid point, after frame k; 0 for none so far."""
+    fine = frame.isfinite() if mask is None else frame.isfinite() | ~mask.cpu()
+    return torch.where((broken == 0) & ~fine.flatten(2).all(2), k, broken)
 
 
 def load(folder: str | os.PathLike[str], net: Any = None) -> Emulator:

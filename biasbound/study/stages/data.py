@@ -6,6 +6,7 @@ from typing import Any
 from biasbound._io import remove, write_json
 from biasbound.data.formats import load, save
 from biasbound.data.layout import Source, Split
+from biasbound.data.trajectories import Trajectories
 from biasbound.flows.flow import source
 from biasbound.flows.generate import generate
 from biasbound.study.config import DataConfig
@@ -34,11 +35,17 @@ def make_data(job: DataJob, place: Place) -> dict[str, Any]:
     for split in SPLITS:
         opened = open_split(folder, split)
         shapes[split] = list(opened.shape)
-        if opened.layout.frames < 2:
-            raise ValueError(f"{opened.name}: a trajectory needs at least two frames")
-        if config.train is not None:
-            opened.measure()  # one pass, which refuses NaN by its place, before hours of training
+        usable(opened, read=config.train is not None)
     return {"shapes": shapes} | ({} if opened.division is None else {"split": str(opened.division)})
+
+
+def usable(data: Trajectories, read: bool = True) -> Trajectories:
+    """The same data, refused where they have no step to learn; `read` also looks for NaN, before hours of training."""
+    if data.layout.frames < 2:
+        raise ValueError(f"{data.name}: a trajectory needs at least two frames")
+    if read:
+        data.measure()  # one pass, which refuses NaN by its place
+    return data
 
 
 def entry_of(config: DataConfig, split: Split, folder: Path, jobs: int, progress: Progress = silent) -> Entry:

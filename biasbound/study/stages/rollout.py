@@ -1,37 +1,45 @@
-"""Stage 5: rollouts from the first frames of test trajectories, as one plain .npy array."""
+"""Stage 5: rollouts from the first frames of trajectories, in memory or written frame by frame.
+
+A study keeps one plain .npy array per rollout; NetCDF, Zarr and native files hold names, times and units beside it.
+"""
+
+from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from biasbound._io import replacing, write_json
+from biasbound.data.formats.stream import FrameWriter
+from biasbound.data.layout import Coordinates, Layout
+from biasbound.data.statistics import require_finite
 from biasbound.data.trajectories import Trajectories
-from biasbound.models.emulator import Broken, Emulator, load
+from biasbound.models.emulator import Broken, Emulator, broken_by, load
 from biasbound.study.config import RolloutConfig
 from biasbound.study.jobs import RolloutJob
 from biasbound.study.stages.material import seeded
 from biasbound.study.stages.place import Place
+
+ENDINGS = (".nc", ".zarr", ".h5", ".npy")
 
 
 def make_rollout(job: RolloutJob, place: Place) -> dict[str, Any]:
     """Roll the emulator out over the test split; write prediction.npy and rollout.json."""
     emulator = load(place.emulator())
     emulator.model.to(place.material.device)
-    states, broken = roll(emulator, place.material.test, job.rollout, place.seed)
-    save_array(place.folder / "prediction.npy", states)
-    members, count, steps = states.shape[:3]
+    made = write_rollout(emulator, place.material.test, place.folder / "prediction.npy", job.rollout, place.seed)
+    members, count, steps = made.shape[:3]
     told = {"dt": emulator.dt, "members": members, "trajectories": count, "steps": steps}
-    write_json(place.folder / "rollout.json", {**told, "nfe": emulator.nfe, "broken": broken.tolist()}, None)
-    return {"nfe": emulator.nfe, "frames": members * count * steps, "broken": int((broken > 0).sum())}
-
-
-def save_array(path: Path, states: np.ndarray, overwrite: bool = True) -> None:
-    """Write a .npy file, whole or not at all."""
-    with replacing(path, overwrite) as temporary, temporary.open("wb") as file:
-        np.save(file, states, allow_pickle=False)
+    write_json(place.folder / "rollout.json", {**told, "nfe": emulator.nfe, "broken": made.broken.tolist()}, None)
+    return {"nfe": emulator.nfe, "frames": members * count * steps, "broken": made.lost}
 
 
 def require_fit(emulator: Emulator, data: Trajectories) -> None:
@@ -44,25 +52,142 @@ def require_fit(emulator: Emulator, data: Trajectories) -> None:
         raise ValueError(f"{data.name} has a time step of {data.dt:g}, the emulator was trained with {emulator.dt:g}")
 
 
+@dataclass(frozen=True)
+class Starts:
+    """What a rollout begins with: its options and frames, as arguments of `Emulator.stream` and `Emulator.rollout`."""
+
+    x0: Float[Tensor, "S ..."]
+    steps: int
+    members: int
+    generator: torch.Generator
+    more: dict[str, Any]  # conditions, batch
+
+    @classmethod
+    def of(cls, emulator: Emulator, data: Trajectories, options: RolloutConfig, seed: int = 0) -> Starts:
+        require_fit(emulator, data)
+        count = min(options.trajectories or len(data), len(data))
+        past = emulator.model.frame.task.past
+        steps = options.steps or data.layout.frames - past
+        if steps < 1:
+            raise ValueError(f"{data.name} ends with the {past} frames that are given; say --steps to predict")
+        first = data.condition_on(*emulator.conditions).select(slice(count)).windows(past - 1)
+        found = first[np.arange(count) * first.per_trajectory]
+        stored = data.view.trajectories[:count], data.view.frames[:past]
+        require_finite(found.frames.numpy(), data.channels, stored, data.name)
+        device = next((p.device for p in emulator.model.parameters()), torch.device("cpu"))
+        x0 = (found.frames[:, 0] if past == 1 else found.frames).to(device)
+        told = found.conditions.to(device) if emulator.conditions else None
+        noise = seeded(options.seed + 1_000_003 * seed)
+        return cls(x0, steps, options.members, noise, {"conditions": told, "batch": options.batch})
+
+    def frames(self, emulator: Emulator) -> Iterator[Float[Tensor, "M S C *N"]]:
+        """The states, one time after the other."""
+        return emulator.stream(self.x0, self.steps, self.members, self.generator, **self.more)
+
+
 def roll(
     emulator: Emulator, test: Trajectories, options: RolloutConfig, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """(prediction (M, S, K, C, *N), step at which each trajectory broke (M, S), 0: never)."""
-    require_fit(emulator, test)
-    count = min(options.trajectories or len(test), len(test))
-    past = emulator.model.frame.task.past
-    steps = options.steps or test.layout.frames - past
-    first = test.condition_on(*emulator.conditions).select(slice(count)).windows(past - 1)
-    starts = first[np.arange(count) * first.per_trajectory]
-    device = next((p.device for p in emulator.model.parameters()), torch.device("cpu"))
+    begun = Starts.of(emulator, test, options, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Broken)  # counted in the record, and told from there
-        rolled = emulator.rollout(
-            (starts.frames[:, 0] if past == 1 else starts.frames).to(device),
-            steps,
-            options.members,
-            seeded(options.seed + 1_000_003 * seed),
-            conditions=starts.conditions.to(device) if emulator.conditions else None,
-            batch=options.batch,
-        )
+        rolled = emulator.rollout(begun.x0, begun.steps, begun.members, begun.generator, **begun.more)
     return rolled.states.to(torch.float32).numpy(), rolled.broken.numpy()
+
+
+@dataclass(frozen=True)
+class Written:
+    """A rollout on disk: its shape (M, S, K, C, *N), and the step at which each trajectory broke, 0 for never."""
+
+    path: Path
+    shape: tuple[int, ...]
+    broken: Int[np.ndarray, "M S"]
+
+    @property
+    def lost(self) -> int:
+        """Trajectories that became non-finite."""
+        return int((self.broken > 0).sum())
+
+
+def predict(
+    emulator: Emulator,
+    data: Trajectories,
+    path: str | Path,
+    *,
+    steps: int | None = None,
+    members: int = 1,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> Written:
+    """Write a rollout from the first frames of every trajectory, as .nc, .zarr, .h5 or .npy, frame by frame.
+
+    Memory does not grow with `steps` (by default to the end of the data). Channels, units, axes and coordinates are
+    those of the data. The values are those of `Emulator.rollout` with a generator of this seed. The file is whole, or it
+    is not there.
+    """
+    wanted = RolloutConfig(steps=steps, members=members, seed=seed)
+    return write_rollout(emulator, data, Path(path), wanted, overwrite=overwrite)
+
+
+def write_rollout(
+    emulator: Emulator,
+    data: Trajectories,
+    path: Path,
+    options: RolloutConfig,
+    seed: int = 0,
+    *,
+    overwrite: bool = True,
+) -> Written:
+    """`predict` with the options of a study; a .npy file holds the array (M, S, K, C, *N) alone."""
+    begun, past = Starts.of(emulator, data, options, seed), emulator.model.frame.task.past
+    layout = replace(_placed(data), trajectories=len(begun.x0), frames=begun.steps)
+    facts = {
+        "start": past * data.dt,
+        "labels": data.labels,
+        "mask": None if emulator.mask is None else emulator.mask.cpu().numpy(),
+        "provenance": {"rollout": {"given frames": past, "members": begun.members, "seed": options.seed}},
+    }
+    broken = torch.zeros(begun.members, len(begun.x0), dtype=torch.int64)
+    with _writing(path, layout, begun.members, overwrite, facts) as put:
+        for k, frame in enumerate(begun.frames(emulator)):
+            put(k, frame.to(torch.float32).numpy())
+            broken = broken_by(broken, k + 1, frame, emulator.mask)
+    return Written(path, (begun.members, *layout.shape), broken.numpy())
+
+
+Put = Callable[[int, Float[np.ndarray, "M S C *N"]], None]  # number of a frame, and the frame
+
+
+def _placed(data: Trajectories) -> Layout:
+    """The layout of the data with their own points: latitudes may go down, levels may be uneven."""
+
+    class Placed(Layout):
+        def coordinates(self) -> Coordinates:
+            return data.coordinates
+
+    return Placed(**vars(data.layout))
+
+
+@contextmanager
+def _writing(path: Path, layout: Layout, members: int, overwrite: bool, facts: dict[str, Any]) -> Iterator[Put]:
+    """Where frames go, by the ending of the path; a file that is not finished is removed."""
+    if path.suffix != ".npy":
+        if path.suffix not in ENDINGS:
+            raise ValueError(f"{path}: a rollout is written as {', '.join(ENDINGS)}; choose one of these endings")
+        with FrameWriter.open(path, layout, members=members, overwrite=overwrite, **facts) as writer:
+            yield lambda k, frame: writer.append(frame)
+        return
+    shape = (members, *layout.shape)
+    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float32)), "fortran_order": False, "shape": shape}
+    # A memory map would count as memory, and crash on a full disk.
+    with replacing(path, overwrite) as temporary, temporary.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        begin, state = file.tell(), 4 * int(np.prod(shape[3:]))
+
+        def put(k: int, frame: Float[np.ndarray, "M S C *N"]) -> None:
+            for row, values in enumerate(frame.reshape(-1, *shape[3:])):
+                file.seek(begin + (row * shape[2] + k) * state)
+                file.write(np.ascontiguousarray(values).data)
+
+        yield put
