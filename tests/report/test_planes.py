@@ -83,7 +83,6 @@ def test_figures_of_a_volume_say_where_it_is_cut(volume, name):
     assert name == "spectra" or any(label.endswith("at z = 3.14") for label in labels)
 
 
-@pytest.mark.long
 def test_the_player_shows_the_plane_that_is_chosen(volume, visitor, tmp_path):
     visitor.visit(write_page(volume, tmp_path / "index.html"))
     tab, frame = visitor.tab, 2
@@ -106,7 +105,6 @@ def test_the_player_shows_the_plane_that_is_chosen(volume, visitor, tmp_path):
     assert visitor.said == []
 
 
-@pytest.mark.long
 def test_the_page_names_masked_points(flow, visitor, tmp_path):
     made = read_study(flow)
     mask = np.ones(made.test.layout.grid, dtype=bool)
