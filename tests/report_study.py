@@ -27,7 +27,7 @@ def oracle(scale):
 
 
 def waves(rank=1, trajectories=3, frames=41, points=32, seed=0):
-    """(S, K, C, *N): one channel of travelling waves, or both velocities of drifting vortices."""
+    """(S, K, C, *N): one channel of travelling waves, or two velocities of drifting vortices, weaker along a third axis."""
     rng, turn = np.random.default_rng(seed), 2 * np.pi
     grid = np.arange(points) / points * turn
     size = rng.uniform(0.5, 1.5, size=(trajectories, 6)) / np.arange(1, 7)
@@ -44,7 +44,8 @@ def waves(rank=1, trajectories=3, frames=41, points=32, seed=0):
         angle = a * x + b * y - (0.3 * (m + 1) * t)[:, None, None] + phase[:, m, None, None, None]
         wave = size[:, m, None, None, None] * np.cos(angle)
         u, v = u + b * wave, v - a * wave
-    return np.stack([u, v], 2).astype(np.float32)
+    plane = np.stack([u, v], 2).astype(np.float32)
+    return plane if rank == 2 else plane[..., None] * (1.5 + np.cos(grid[: points // 2])).astype(np.float32)
 
 
 def put(path: Path, value):

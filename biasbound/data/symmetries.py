@@ -70,7 +70,7 @@ class Symmetry:
         still |= {f"the static field {name!r}": data.static[name] for name in data.conditions if name in data.static}
         for name, field in still.items():
             values = np.asarray(field, dtype=np.float64)
-            image = np.flip(values, [a - len(data.layout.grid) for a in self.axes])
+            image = np.flip(values, tuple(a - len(data.layout.grid) for a in self.axes))
             if np.abs(image - values).max() > ROUND_OFF * np.abs(values).max():
                 return name
         return None

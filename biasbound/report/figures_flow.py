@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics.arrays import at_points
 from biasbound.report.parts import Model
-from biasbound.report.pictures import evenly, image, quantities, shape_of
+from biasbound.report.pictures import evenly, image, name_hidden
+from biasbound.report.planes import planes, quantities
 from biasbound.report.study import Study
 from biasbound.report.style import WIDTH, Absent, curve, finish, grid_of, name_ends
 
@@ -48,7 +49,7 @@ def _extent(test: Trajectories, frames: int) -> tuple[float, float, float, float
 
 
 def samples(study: Study) -> Figure:
-    """A few test trajectories: space–time in one dimension, frames in two."""
+    """A few test trajectories: space–time in one dimension, frames in two, frames of a middle plane in three."""
     test = _test(study)
     count = min(SAMPLES, len(test))
     flat = len(test.layout.grid) == 1
@@ -60,7 +61,7 @@ def samples(study: Study) -> Figure:
         height, pictures = 2.7, shown[None]
         titles = [f"trajectory {i}" for i in range(count)]
     else:
-        height, pictures = 0.4 + count * 0.85 * WIDTH / len(frames) * shape_of(test), shown
+        height, pictures = 0.4 + count * 0.85 * WIDTH / len(frames) * planes(test)[0].ratio, shown
         titles = [f"t = {k * test.dt:.3g}" for k in frames]
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     grid = figure.subplots(*pictures.shape[:2], squeeze=False, sharex=True, sharey=True)
@@ -74,6 +75,7 @@ def samples(study: Study) -> Figure:
         axes.set_xlabel("time t" if flat else "")
     grid[0, 0].set_ylabel("position x" if flat else "")
     figure.colorbar(drawn, ax=list(grid.ravel()), label=name, pad=0.01)
+    name_hidden(figure, test)
     return figure
 
 
@@ -116,12 +118,13 @@ def _space_times(test: Trajectories, name: str, lines: list[Picture], frames: in
         axes.set_xlabel("time t")
     grid[-1, 0].set_ylabel("position x")
     figure.colorbar(drawn, ax=list(grid.ravel()), label=name, pad=0.01, aspect=40)
+    name_hidden(figure, test)
     return figure
 
 
 def _frame_rows(test: Trajectories, name: str, lines: list[Picture], pick: np.ndarray) -> Figure:
     """One row of frames for the truth and two for each method."""
-    height = 0.8 * WIDTH / (len(pick) + 0.4) * shape_of(test) + 0.1
+    height = 0.8 * WIDTH / (len(pick) + 0.4) * planes(test)[0].ratio + 0.1
     figure = Figure(figsize=(WIDTH, 0.6 + height * len(lines)), layout="constrained")
     grid = figure.subplots(len(lines), len(pick), squeeze=False, sharex=True, sharey=True)
     extent = _extent(test, len(pick))
@@ -134,6 +137,7 @@ def _frame_rows(test: Trajectories, name: str, lines: list[Picture], pick: np.nd
     for axes, k in zip(grid[0], pick, strict=True):
         axes.set_title(f"t = {(k + 1) * test.dt:.3g}", fontsize=9)
     figure.colorbar(drawn, ax=list(grid.ravel()), label=name, pad=0.01, aspect=40)
+    name_hidden(figure, test)
     return figure
 
 
@@ -147,7 +151,7 @@ def last_spectra(study: Study) -> Mapping[str, Float[np.ndarray, " K"]]:
             found["truth"] = study.energy(study.truth(s, k)[:, -1])
         last = np.asarray(model.rollout.prediction[:, :, -1])
         whole = last.reshape(-1, *last.shape[2:])
-        points = np.asarray(at_points(whole, getattr(study.test, "mask", None)))
+        points = np.asarray(at_points(whole, None if study.test is None else study.test.mask))
         whole = whole[np.isfinite(points).reshape(len(whole), -1).all(1)]
         if len(whole):  # a broken trajectory has no spectrum
             found[model.label] = study.energy(whole)

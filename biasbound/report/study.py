@@ -87,9 +87,9 @@ class Study:
         """
         if self.test is None:
             raise ValueError(f"{self.folder} has no test data, so its grid is not known")
-        if (mask := getattr(self.test, "mask", None)) is not None:
+        if (mask := self.test.mask) is not None:
             fields = np.asarray(filled(fields, mask, fields[..., mask].mean((0, 2)).tolist()))
-        spacing = [float(c[1] - c[0]) if len(c) > 1 else 1.0 for c in self.test.coordinates]
+        spacing = [abs(float(c[1] - c[0])) if len(c) > 1 else 1.0 for c in self.test.coordinates]
         found = energy_spectrum(fields, len(spacing), spacing).mean(0).numpy()
         return np.asarray(found[: min(fields.shape[2:]) // 2 + 1])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from biasbound.report.pictures import quantities
+from biasbound.report.planes import quantities
 from biasbound.report.study import read_study
 
 

@@ -90,15 +90,15 @@ def test_packed_truth_is_within_half_a_step():
 
 
 @pytest.mark.parametrize("budget", [10_000, 300_000, 1_400_000])
-@pytest.mark.parametrize("points", [(64,), (64, 64), (128, 64)])
-def test_rollouts_fit_their_budget(budget, points):
-    cut = fitted(Cut(8, 5, 64, 3, 160, points), budget)
+@pytest.mark.parametrize("planes", [((64,),), ((64, 64),), ((128, 64),), ((128, 64), (128, 32), (64, 32))])
+def test_rollouts_fit_their_budget(budget, planes):
+    cut = fitted(Cut(8, 5, 64, 3, 160, planes), budget)
     assert cut.size <= budget
     assert min(cut.models, cut.members, cut.trajectories, cut.quantities) >= 1
 
 
 def test_the_budget_holds_for_what_is_stored(study):
     stored = rollouts(study, 4_000)
-    texts = [t for q in stored["quantities"] for t in q["data"]]
-    texts += [e["data"] for m in stored["models"] for q in m["errors"] for row in q for e in row]
+    texts = [t for p in stored["planes"] for q in p["quantities"] for t in q["data"]]
+    texts += [e["data"] for m in stored["models"] for p in m["errors"] for q in p for row in q for e in row]
     assert sum(len(t) * 3 / 4 for t in texts) <= 4_000 + 2 * len(texts)

@@ -7,7 +7,7 @@ function bytes(text) {
   return made;
 }
 
-/** Values of the truth; NaN where the flow has a body. */
+/** Values of the truth; NaN at masked points and inside a body. */
 function unpackTruth(quantity, trajectory) {
   const packed = bytes(quantity.data[trajectory]);
   const made = new Float32Array(packed.length);
@@ -49,13 +49,14 @@ const MAPS = { signed: table(RDBU), amount: table(CIVIDIS) };
 const CAPTIONS = {
   flat: "Space against time: position upwards, time to the right. Truth and prediction start from the same state; their difference is small at first and grows. Drag in a picture or use the slider to see the profile at one time below.",
   plane: "Truth, prediction and their difference at the same time. Both start from the same state; the difference is small at first and grows. Play, or drag the slider.",
+  volume: "Truth, prediction and their difference at the same time, in a plane through the volume. Both start from the same state; the difference is small at first and grows. Play, drag the slider, or choose another plane.",
 };
 const chosen = (id) => Number(byId(id).value);
 
 class Player {
   constructor(data) {
-    const [frames, ...points] = data.shape;
-    Object.assign(this, { data, frames, points, flat: points.length === 1, size: points.reduce((a, b) => a * b, 1) });
+    const flat = data.planes[0].points.length === 1;
+    Object.assign(this, { data, flat, frames: data.frames, volume: data.planes[0].place !== "" });
     Object.assign(this, { frame: 0, playing: null, truth: null, error: null, prediction: null, redrawProfile: null });
     this.panels = Object.fromEntries(["truth", "prediction", "error"].map((name) => {
       const canvas = make("canvas", { role: "img", "aria-label": name });
@@ -65,44 +66,66 @@ class Player {
     }));
     this.bar = make("canvas", { width: 256, height: 1, "aria-hidden": "true" });
     this.ends = [make("span", {}), make("span", {})];
-    byId("player-caption").textContent = this.flat ? CAPTIONS.flat : CAPTIONS.plane;
+    Object.assign(this, { hidden: make("span", { class: "hidden-points" }), axes: make("span", { class: "axes" }) });
+    byId("player-caption").textContent = this.volume ? CAPTIONS.volume : flat ? CAPTIONS.flat : CAPTIONS.plane;
     byId("panels").classList.toggle("flat", this.flat);
     byId("panels").append(...Object.values(this.panels).map((p) => p.figure));
-    byId("panels").after(make("div", { class: "scale" }, this.ends[0], this.bar, this.ends[1]));
+    byId("panels").after(make("div", { class: "scale" }, this.ends[0], this.bar, this.ends[1], this.hidden, this.axes));
     this.fillControls();
   }
 
   fillControls() {
     const { data } = this;
     options(byId("p-model"), data.models.map((m, i) => [i, m.name]), data.models.length - 1);
-    const lists = { "p-trajectory": data.quantities[0].data.map((_, i) => `${i + 1}`), "p-member": data.models[0].errors[0].map((_, i) => `${i + 1}`), "p-quantity": data.quantities.map((q) => q.name) };
-    for (const [id, names] of Object.entries(lists)) {
-      options(byId(id), names.map((name, i) => [i, name]), 0);
-      byId(id).closest(".field").hidden = names.length < 2;
-    }
+    this.fill("p-plane", data.planes.map((p) => p.place));
+    this.fill("p-trajectory", data.planes[0].quantities[0].data.map((_, i) => `${i + 1}`));
+    this.fill("p-member", data.models[0].errors[0][0].map((_, i) => `${i + 1}`));
+    this.fill("p-quantity", data.planes[0].quantities.map((q) => q.name));
     byId("p-frame").max = String(this.frames - 1);
+  }
+
+  /** Names to choose from, hidden where there is no choice. */
+  fill(id, names) {
+    options(byId(id), names.map((name, i) => [i, name]), byId(id).value || 0);
+    byId(id).closest(".field").hidden = names.length < 2;
   }
 
   /** Unpack what the controls choose, and draw it. */
   load() {
-    const quantity = this.data.quantities[chosen("p-quantity")];
+    const plane = this.data.planes[chosen("p-plane")];
+    this.fill("p-quantity", plane.quantities.map((q) => q.name)); // the vorticity of another plane has another name
+    const quantity = plane.quantities[chosen("p-quantity")];
     const model = this.data.models[chosen("p-model")];
-    this.quantity = quantity;
+    Object.assign(this, { plane, quantity, points: plane.points, size: plane.points.reduce((a, b) => a * b, 1) });
     this.truth = unpackTruth(quantity, chosen("p-trajectory"));
-    this.error = unpackError(model.errors[chosen("p-quantity")][chosen("p-member")][chosen("p-trajectory")]);
+    this.error = unpackError(model.errors[chosen("p-plane")][chosen("p-quantity")][chosen("p-member")][chosen("p-trajectory")]);
     this.prediction = this.truth.map((v, i) => v + this.error[i]);
     this.panels.prediction.title.textContent = `prediction: ${model.name}`;
     const gain = chosen("p-gain");
     this.panels.error.title.textContent = gain > 1 ? `error × ${gain}` : "error";
+    this.panels.truth.title.textContent = this.volume ? `truth at ${plane.place}` : "truth";
     const [low, high] = quantity.limits;
     const signed = low < 0 && high > 0;
     this.map = signed ? MAPS.signed : MAPS.amount;
     const half = signed ? high : (high - low) / 2;
     this.errorLimits = [-half / gain, half / gain];
-    for (let i = 0; i < 2; i += 1) this.ends[i].textContent = show(quantity.limits[i]);
-    paint(this.bar, 256, 1, (i) => i, [0, 255], this.map);
+    this.label(quantity);
     if (this.flat) this.drawPanels(0, this.frames, this.points[0]);
     this.drawFrame();
+  }
+
+  /** The scale below the pictures, what is grey in them, and their axes. */
+  label(quantity) {
+    const { plane } = this;
+    this.ends[0].textContent = `${quantity.name}: ${show(quantity.limits[0])}`;
+    this.ends[1].textContent = show(quantity.limits[1]);
+    paint(this.bar, 256, 1, (i) => i, [0, 255], this.map);
+    const swatch = make("span", { class: "swatch" });
+    swatch.style.background = css(NOTHING);
+    this.hidden.replaceChildren(...(plane.hidden ? [swatch, plane.hidden] : []));
+    if (this.flat) return;
+    this.axes.textContent = `${plane.axes[0]} to the right, ${plane.axes[1]} upwards`;
+    for (const { canvas } of Object.values(this.panels)) canvas.style.aspectRatio = `1 / ${plane.ratio}`;
   }
 
   drawPanels(offset, width, height) {
@@ -123,12 +146,12 @@ class Player {
 
   drawProfile(at, time) {
     const { quantity, points } = this;
-    const [left, right] = this.data.domain[0];
+    const [left, right] = this.plane.domain[0];
     for (const p of Object.values(this.panels)) p.now.style.left = `${((this.frame + 0.5) / this.frames) * 100}%`;
     const x = Array.from({ length: points[0] }, (_, i) => left + ((right - left) * i) / points[0]);
     const values = (all) => [...all.subarray(at, at + this.size)].map((v) => (Number.isNaN(v) ? null : v));
     const spec = {
-      label: `Profile at time ${show(time)}`, x: { label: "position x", short: "x =" }, y: { label: quantity.name, range: [quantity.low, quantity.high] }, height: 230,
+      label: `Profile at time ${show(time)}`, x: { label: `position ${this.plane.axes[0]}`, short: `${this.plane.axes[0]} =` }, y: { label: quantity.name, range: [quantity.low, quantity.high] }, height: 230,
       series: [
         { name: "truth", style: "truth", x, y: values(this.truth) },
         { name: "prediction", style: 1, dash: "", plain: true, x, y: values(this.prediction) },
@@ -144,7 +167,7 @@ class Player {
     }
     if (broken) return "The prediction broke down: it is not finite here.";
     const rms = Math.sqrt(sum / Math.max(1, count));
-    return `RMS error ${show(rms)}, ${show((100 * rms) / (this.quantity.spread || 1))} % of the flow's standard deviation.`;
+    return `RMS error ${show(rms)}, ${show((100 * rms) / (this.quantity.spread || 1))} % of the flow's standard deviation${this.volume ? ", in this plane" : ""}.`;
   }
 
   go(frame) { this.frame = Math.min(this.frames - 1, Math.max(0, frame)); this.drawFrame(); }
@@ -161,7 +184,7 @@ class Player {
   listen() {
     byId("p-play").addEventListener("click", () => (this.playing ? this.stop() : this.play()));
     byId("p-frame").addEventListener("input", (event) => { this.stop(); this.go(Number(event.target.value)); });
-    for (const id of ["p-model", "p-trajectory", "p-member", "p-quantity", "p-gain"]) byId(id).addEventListener("change", () => this.load());
+    for (const id of ["p-model", "p-trajectory", "p-member", "p-plane", "p-quantity", "p-gain"]) byId(id).addEventListener("change", () => this.load());
     for (const { canvas } of this.flat ? Object.values(this.panels) : []) {
       const scrub = (event) => {
         if (event.type === "pointermove" && !event.buttons) return;

@@ -7,6 +7,8 @@ times smaller than the field is still visible and not lost to round-off.
 """
 
 import base64
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +16,12 @@ import numpy as np
 from jaxtyping import Float, Float64, Int8, UInt8
 
 from biasbound.report.parts import Model
-from biasbound.report.pictures import quantities
+from biasbound.report.planes import Plane, planes
 from biasbound.report.study import Study
 
 BUDGET = 1_400_000  # bytes before base64
 MISSING_TRUTH, MISSING_ERROR = 255, -128
+Shown = dict[str, Float[np.ndarray, "k ..."]]  # quantities of one plane, by name
 
 
 @dataclass(frozen=True)
@@ -30,15 +33,26 @@ class Cut:
     trajectories: int
     quantities: int
     frames: int
-    points: tuple[int, ...]
+    planes: tuple[tuple[int, ...], ...]  # points of each
     every: int = 1
     stride: int = 1
 
     @property
+    def longest(self) -> int:
+        """Points along the longest axis."""
+        return max(map(max, self.planes)) // self.stride
+
+    @property
     def size(self) -> int:
         """Bytes: one field of truth and one of error for each model and member."""
-        field = int(np.prod([-(-n // self.stride) for n in self.points])) * -(-self.frames // self.every)
-        return field * self.quantities * self.trajectories * (1 + self.models * self.members)
+        points = sum(math.prod(-(-n // self.stride) for n in plane) for plane in self.planes)
+        return (
+            points
+            * -(-self.frames // self.every)
+            * self.quantities
+            * self.trajectories
+            * (1 + self.models * self.members)
+        )
 
 
 def fitted(cut: Cut, budget: int = BUDGET) -> Cut:
@@ -53,13 +67,15 @@ def fitted(cut: Cut, budget: int = BUDGET) -> Cut:
             cut = replace(cut, trajectories=cut.trajectories - 1)
         elif cut.quantities > 1:
             cut = replace(cut, quantities=1)
-        elif max(cut.points) // cut.stride > 64:
+        elif cut.longest > 64:
             cut = replace(cut, stride=2 * cut.stride)
         elif cut.trajectories > 1:
             cut = replace(cut, trajectories=1)
+        elif len(cut.planes) > 1:
+            cut = replace(cut, planes=cut.planes[:1])
         elif cut.frames // cut.every > 30:
             cut = replace(cut, every=cut.every + 1)
-        elif max(cut.points) // cut.stride > 16:
+        elif cut.longest > 16:
             cut = replace(cut, stride=2 * cut.stride)
         else:
             cut = replace(cut, models=max(1, cut.models - 1), every=2 * cut.every)
@@ -99,40 +115,55 @@ def rollouts(study: Study, budget: int = BUDGET) -> dict[str, Any] | None:
         return None
     shapes = [m.rollout.prediction.shape for m in models if m.rollout is not None]
     frames = min(shape[2] for shape in shapes)
+    every = planes(study.test)
     first = study.truth(1, frames)[0]
-    shown = quantities(study.test, first)
-    names = list(shown)
     cut = fitted(
         Cut(
             models=len(models),
             members=min(shape[0] for shape in shapes),
             trajectories=min(shape[1] for shape in shapes),
-            quantities=len(names),
+            quantities=min(len(plane.quantities(first)) for plane in every),
             frames=frames,
-            points=shown[names[0]].shape[1:],
+            planes=tuple(plane.shape for plane in every),
         ),
         budget,
     )
-    truth = [_shown(study, study.truth(1, frames, s)[0], cut) for s in range(cut.trajectories)]
-    names = names[: cut.quantities]
+    kept = every[: len(cut.planes)]
+    truth = [_shown(kept, study.truth(1, frames, s)[0], cut) for s in range(cut.trajectories)]
     dt = models[0].rollout.dt if models[0].rollout else study.test.dt
     return {
-        "quantities": [_truth(name, [fields[name] for fields in truth]) for name in names],
-        "shape": list(truth[0][names[0]].shape),
-        "full": [frames, *cut.points],
+        "planes": [_plane(plane, [shown[p] for shown in truth]) for p, plane in enumerate(kept)],
+        "frames": len(next(iter(truth[0][0].values()))),
         "dt": dt * cut.every,
         "first": dt,
-        "domain": [list(axis) for axis in study.test.layout.domain[: len(cut.points)]],
-        "models": [_model(study, m, truth, names, cut) for m in models[: cut.models]],
+        "models": [
+            {"name": study.name(m), "label": m.label, "errors": _errors(m, truth, kept, cut)}
+            for m in models[: cut.models]
+        ],
     }
 
 
-def _shown(study: Study, fields: Float[np.ndarray, "K C *N"], cut: Cut) -> dict[str, Float[np.ndarray, "k ..."]]:
-    assert study.test is not None
+def _shown(kept: Sequence[Plane], fields: Float[np.ndarray, "K C *N"], cut: Cut) -> list[Shown]:
     space = slice(None, None, cut.stride)
+    return [
+        {
+            name: values[(slice(None, None, cut.every), *[space] * (values.ndim - 1))]
+            for name, values in [*plane.quantities(fields).items()][: cut.quantities]
+        }
+        for plane in kept
+    ]
+
+
+def _plane(plane: Plane, truth: list[Shown]) -> dict[str, Any]:
+    """What is drawn of the truth in one plane, one entry of `truth` per trajectory."""
     return {
-        name: values[(slice(None, None, cut.every), *[space] * (values.ndim - 1))]
-        for name, values in quantities(study.test, fields).items()
+        "place": plane.place,
+        "axes": list(plane.names),
+        "domain": [list(axis) for axis in plane.domain],
+        "ratio": plane.ratio if len(plane.axes) > 1 else None,
+        "hidden": plane.hidden,
+        "points": list(next(iter(truth[0].values())).shape[1:]),
+        "quantities": [_truth(name, [shown[name] for shown in truth]) for name in truth[0]],
     }
 
 
@@ -152,20 +183,19 @@ def _truth(name: str, fields: list[np.ndarray]) -> dict[str, Any]:
     }
 
 
-def _model(
-    study: Study, model: Model, truth: list[dict[str, np.ndarray]], names: list[str], cut: Cut
-) -> dict[str, Any]:
-    """errors[quantity][member][trajectory] = {max (one per frame), data}."""
+def _errors(model: Model, truth: list[list[Shown]], kept: Sequence[Plane], cut: Cut) -> list[Any]:
+    """errors[plane][quantity][member][trajectory] = {max (one per frame), data}."""
     assert model.rollout is not None
-    errors: list[list[list[dict[str, Any]]]] = [[[] for _ in range(cut.members)] for _ in names]
+    errors: list[Any] = [[[[] for _ in range(cut.members)] for _ in shown] for shown in truth[0]]
     for m in range(cut.members):
         for s, true in enumerate(truth):
             fields = np.asarray(model.rollout.prediction[m, s, : cut.frames])
             with np.errstate(invalid="ignore", over="ignore"):
-                guess = _shown(study, fields, cut)
-            for q, name in enumerate(names):
-                with np.errstate(invalid="ignore", over="ignore"):
-                    packed, largest = pack_error(guess[name] - true[name])
-                top = [float(f"{v:.5g}") for v in largest]
-                errors[q][m].append({"max": top, "data": _text(packed)})
-    return {"name": study.name(model), "label": model.label, "errors": errors}
+                guess = _shown(kept, fields, cut)
+                gaps = [[g[name] - t[name] for name in t] for g, t in zip(guess, true, strict=True)]
+            for p, plane in enumerate(gaps):
+                for q, gap in enumerate(plane):
+                    packed, largest = pack_error(gap)
+                    top = [float(f"{v:.5g}") for v in largest]
+                    errors[p][q][m].append({"max": top, "data": _text(packed)})
+    return errors

@@ -83,7 +83,7 @@ class Material:
     @cached_property
     def mask(self) -> Mask | None:
         """The valid points, where not all of them are."""
-        found = getattr(self.train, "mask", None)
+        found = self.train.mask
         return None if found is None else torch.as_tensor(found).to(self.device)
 
     @cached_property
