@@ -32,7 +32,15 @@ def test_the_readme_program_runs(tmp_path):
     assert (tmp_path / "ladder.json").exists()
 
 
-PAGES = ("README.md", "docs/studies.md", "docs/report.md", "docs/data.md", "docs/metrics.md", "docs/own-network.md", "docs/fit.md")
+PAGES = (
+    "README.md",
+    "docs/studies.md",
+    "docs/report.md",
+    "docs/data.md",
+    "docs/metrics.md",
+    "docs/own-network.md",
+    "docs/fit.md",
+)
 # Commands of the pages, at the size of a test: what a page says → what is run.
 SMALLER = {
     "--preset ks-demo": "--preset ks-smoke --methods direct-residual,adaptive-scaled-residual,"
@@ -106,7 +114,6 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
         known = {"x0": torch.from_numpy(fields[:2, 0])}
         exec(program.replace("steps=100", "steps=2"), known)  # noqa: S102 - our own page
         assert known["rollout"].states.shape == (8, 2, 2, 1, 64)
-
 
     (program,) = (p for p in programs("docs/fit.md") if p.startswith("import biasbound as bb"))
     exec(program.replace("minutes=5", "updates=2, quiet=True"), found := {})  # noqa: S102

@@ -14,10 +14,13 @@ from typing import Any
 
 import torch
 
+from biasbound.core.ladder import grid
+from biasbound.core.options import SearchOptions
+from biasbound.core.schedule import Schedule
 from biasbound.data.symmetries import Symmetry, candidates
 from biasbound.fitting.request import Choice, Request, Trial
-from biasbound.models.method import Method
-from biasbound.models.model import Model
+from biasbound.models.method import ADAPTIVE, Method
+from biasbound.models.model import Model, Settings
 from biasbound.models.task import Task
 from biasbound.nets.presets import mini
 from biasbound.study.config import NetworkConfig
@@ -55,6 +58,7 @@ class Probe:
         layout, windows = material.train.layout, len(material.train.windows(task.window()))
         values = len(layout.channels) * int(torch.tensor(layout.grid).prod())
         self.batch = max(1, min(max(4, min(32, VALUES // values)), windows // 2))
+        self.kinds = self._able()
         self.trials: list[Trial] = []
         self.models: dict[Setting, Model] = {}
         self.paces: dict[Options, float] = {}
@@ -73,7 +77,7 @@ class Probe:
         pace = self._pace(best)
         words.append(f"an update of {self.batch} windows takes {1000 * pace:.3g} ms here")
         total = self.request.updates or self._updates(pace, started)
-        chosen = (best.residual, dict(best.network), best.lr, self.batch, total, best.symmetries, pace)
+        chosen = (best.residual, dict(best.network), best.lr, self.batch, total, best.symmetries, self.kinds, pace)
         return Choice(*chosen, tuple(self.trials), tuple(words))
 
     def plan(self, started: float) -> tuple[int, float, int]:
@@ -87,17 +91,40 @@ class Probe:
     # --- the trials ---------------------------------------------------------------------------
 
     def _trainer(self, setting: Setting, updates: int) -> Trainer:
+        model = self._model(setting, self.kinds[0])
+        batch, items = self.material.batches(self.task.window(), setting.symmetries)
+        told: dict[str, Any] = {"optimiser": "soap", "seed": self.request.seed, "log_every": max(1, updates)}
+        options = FitOptions(updates=updates, batch=self.batch, lr=setting.lr, ema=0.99, **told)
+        return Trainer(model.to(self.material.device), batch, items, options)
+
+    def _model(self, setting: Setting, kind: str) -> Model:
+        """A direct model, or a diffusion model at the top level alone, which predicts from x as well."""
         torch.manual_seed(self.request.seed)
         wanted = NetworkConfig(
             name=self.request.network, **network_fields(self.request.network, dict(setting.network))
         )
         spec = self.material.network(wanted, self.task)
-        method = Method(model="direct", residual=setting.residual)
-        model = method.build(spec, self.task, self.material.scale, {}, self.material.mask)
-        batch, items = self.material.batches(self.task.window(), setting.symmetries)
-        told: dict[str, Any] = {"optimiser": "soap", "seed": self.request.seed, "log_every": max(1, updates)}
-        options = FitOptions(updates=updates, batch=self.batch, lr=setting.lr, ema=0.99, **told)
-        return Trainer(model.to(self.material.device), batch, items, options)
+        method, more = Method(model="direct", residual=setting.residual), {}
+        if kind == "diffusion":
+            method = Method(schedule=ADAPTIVE, prediction="scaled", residual=setting.residual)
+            more = method.options(Settings(schedule=Schedule([grid(SearchOptions()).sigma[-1]])))
+        return method.build(spec, self.task, self.material.scale, more, self.material.mask)
+
+    def _able(self) -> tuple[str, ...]:
+        """The kinds of model that the network can be part of: a module of one's own may fit one of them alone."""
+        x, _ = self.material.pairs("train", 1, self.task)
+        found, problem = [], ""
+        for kind in ("direct", "diffusion"):
+            try:
+                self._model(Setting(), kind).to(self.material.device).advance(x)
+                found.append(kind)
+            except ValueError as error:
+                problem = str(error)
+        if not found:
+            raise ValueError(problem)
+        if problem:
+            self.say(f"only a {found[0]} model can be made of this network: {problem}")
+        return tuple(found)
 
     def _pace(self, setting: Setting) -> float:
         """Seconds per update of a network, over about a second; measured once."""

@@ -72,6 +72,7 @@ class Choice:
     batch: int
     updates: int
     symmetries: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ("direct", "diffusion")  # what the network can be part of
     seconds_per_update: float = 0.0
     trials: tuple[Trial, ...] = ()
     words: tuple[str, ...] = field(default_factory=tuple)  # why, for people

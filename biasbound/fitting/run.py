@@ -44,7 +44,7 @@ from biasbound.study.execute import Manner, collect, make_units
 from biasbound.study.folder import RunDir, Unit, open_run
 from biasbound.study.follow import Tell
 from biasbound.study.graph import study_units
-from biasbound.study.stages.data import found
+from biasbound.study.stages.data import found, usable
 from biasbound.study.stages.material import Material, task_of
 
 Say = Callable[[str], None]
@@ -191,7 +191,9 @@ def config_of(choice: Choice, request: Request, data: DataConfig) -> Config:
     """The study behind a fit: a direct model and a grown ladder, each with all of the ledger."""
     target = "-residual" if choice.residual else ""
     grown = f"adaptive-scaled{target}"
-    tuned = (f"{grown}-proxy",) if request.prefer == "rollout" else ()
+    methods = (f"direct{target}",) if "direct" in choice.kinds else ()
+    if "diffusion" in choice.kinds:
+        methods += (grown, *((f"{grown}-proxy",) if request.prefer == "rollout" else ()))
     members = 8 if request.prefer == "ensemble" else 2
     train = TrainConfig(
         updates=choice.updates,
@@ -200,13 +202,13 @@ def config_of(choice: Choice, request: Request, data: DataConfig) -> Config:
         lr=choice.lr,
         optimiser="soap",
         keep="best",
-        evaluations=20,
-        pairs=256,
+        evaluations=12,
+        pairs=96,
         symmetries=choice.symmetries,
     )
     return Config(
         title=f"{data.dataset}, fitted",
-        methods=(f"direct{target}", grown, *tuned),
+        methods=methods,
         seeds=(request.seed,),
         data=data,
         task=TaskConfig(history=request.history),
@@ -220,7 +222,7 @@ def config_of(choice: Choice, request: Request, data: DataConfig) -> Config:
 
 
 def _material(data: DataConfig, manner: Manner) -> Material:
-    return Material(lambda split: found(data, split).open(), manner.device)
+    return Material(lambda split: usable(found(data, split).open()), manner.device)
 
 
 def _kept(out: Path, request: Request) -> _Kept | None:

@@ -112,7 +112,10 @@ def test_what_is_preferred_decides():
 
 
 @pytest.mark.long
-def test_a_network_of_ones_own_is_fitted(tmp_path):
+@pytest.mark.parametrize("given", ["class", "direct", "diffusion"])
+def test_a_network_of_ones_own_is_fitted(given):
+    """A class makes both models; an instance with its number of channels one of them."""
+
     class Small(nn.Module):
         def __init__(self, in_channels, out_channels):
             super().__init__()
@@ -121,8 +124,11 @@ def test_a_network_of_ones_own_is_fitted(tmp_path):
         def forward(self, field):
             return self.layer(field)
 
-    found = bb.fit(data(), net=Small, **FEW)
+    net = {"class": Small, "direct": Small(1, 1), "diffusion": Small(3, 1)}[given]
+    found = bb.fit(data(), net=net, **FEW)
     assert found.folder is None
+    assert len(found.standings) == (2 if given == "class" else 1)
+    assert given == "class" or found.chosen.startswith({"direct": "direct", "diffusion": "adaptive"}[given])
     assert sum(p.numel() for p in found.emulator.model.parameters()) < 30
     assert found.emulator.rollout(data().first(), 2).states.shape == (1, 8, 2, 1, 16)
 
