@@ -7,8 +7,10 @@ import pytest
 
 import biasbound
 from biasbound.cli import main
+from biasbound.data.trajectories import Trajectories
 from biasbound.metrics.rows import read_rows, select
 from biasbound.report.study import read_study
+from biasbound.study.stages.material import Material
 
 VELOCITY, VISCOSITY, DT = np.array([1.0, 0.5, -0.7]), 0.05, 0.1
 SHORT = {"evaluations": 1, "pairs": 8, "batch": 4, "log_every": 50}
@@ -83,3 +85,16 @@ def test_a_masked_grid_of_odd_sizes_from_file_to_page(tmp_path):
         assert np.array_equal(~emulator.mask.numpy(), island)
         states = np.load(tmp_path / f"r/05-rollout/{label}/seed-0/prediction.npy")
         assert np.array_equal(np.isnan(states), np.broadcast_to(island, states.shape))
+
+
+def test_mirrored_windows_of_a_masked_volume_are_zero_under_the_mask_and_only_there():
+    mask = np.ones((4, 5, 6), dtype=bool)
+    mask[1:3, :2, 2:4] = False  # its own mirror image along x and z
+    fields = np.random.default_rng(0).normal(size=(2, 3, 1, 4, 5, 6)).astype(np.float32)
+    material = Material(lambda split: Trajectories.from_array(fields, dt=DT, dims=3, mask=mask, name=split))
+    batch, items = material.batches(1, ["x", "z:-u0"])
+    assert items == 4 * 4  # windows and images
+    shown = batch(np.arange(items)).frames
+    assert np.array_equal((shown == 0).numpy(), np.broadcast_to(~mask, shown.shape))
+    with pytest.raises(ValueError, match=r"train\.symmetries: 'y' .* the mask"):
+        material.batches(1, ["x", "y"])
