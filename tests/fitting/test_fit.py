@@ -112,6 +112,7 @@ def test_what_is_preferred_decides():
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("own_names")
 @pytest.mark.parametrize("given", ["class", "direct", "diffusion"])
 def test_a_network_of_ones_own_is_fitted(given):
     """A class makes both models; an instance with its number of channels one of them."""

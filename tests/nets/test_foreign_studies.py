@@ -151,7 +151,7 @@ def test_anyones_network_goes_through_a_study(name, tmp_path):
     outcome = make_units(run, study_units(config), Manner(), lambda event: None)
     assert not outcome.failed
     rows = read_rows(collect(run, study_units(config)))
-    assert {row.method for row in rows} == {"direct", "adaptive-v-residual-proxy"}
+    assert {row.method for row in rows} == {"persistence", "direct", "adaptive-v-residual-proxy"}
     assert not [row for row in rows if row.metric == "mse" and row.value is None]
 
 

@@ -69,8 +69,8 @@ def test_a_record_is_scored_again_from_its_emulators(smoke, tmp_path, capsys, mo
     done = program(smoke, kept, "--emulators", start=(str(pytestconfig.rootpath / KEEP),))
     assert done.returncode == 0, done.stderr
     monkeypatch.chdir(tmp_path)
-    code, said, _ = called(["evaluate", kept, "--jobs", "1"], capsys)
-    assert code == 0
+    code, said, problem = called(["evaluate", kept, "--jobs", "1"], capsys)
+    assert code == 0, problem
     recorded = [r for r in read_rows(kept / "results.jsonl") if r.low is not None]
     assert f"{len(recorded)} of {len(recorded)} recorded intervals hold" in said
     again = read_rows(tmp_path / "runs/rescored-kept/results.jsonl")
