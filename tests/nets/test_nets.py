@@ -215,6 +215,7 @@ def test_the_norm_of_a_denoisers_derivative_can_be_found(rng):
         torch.testing.assert_close(norm[i].detach(), largest, rtol=1e-3, atol=0)
 
 
+@pytest.mark.long
 def test_every_network_is_traced_whole():
     """torch.compile sees one graph. In a process of its own, as the tracer would follow the type checks of the
     tests too; tracing alone, since the rest is PyTorch's own work and slow."""

@@ -9,8 +9,16 @@ import biasbound
 from biasbound.cli import main
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics.rows import read_rows, select
+from biasbound.report import figures
 from biasbound.report.study import read_study
 from biasbound.study.stages.material import Material
+
+
+@pytest.fixture(autouse=True)
+def _few_figures(monkeypatch):
+    """The page and the pictures of the flow: figures of numbers do not see the grid."""
+    monkeypatch.setattr(figures, "FIGURES", {"rollouts": figures.FIGURES["rollouts"]})
+
 
 VELOCITY, VISCOSITY, DT = np.array([1.0, 0.5, -0.7]), 0.05, 0.1
 SHORT = {"evaluations": 1, "pairs": 8, "batch": 4, "log_every": 50}
