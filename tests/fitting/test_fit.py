@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from calling import called, refused
+from own_networks import Perceptron
 from torch import nn
 
 import biasbound as bb
@@ -141,6 +142,31 @@ def test_a_network_of_ones_own_is_fitted(given):
     assert given == "class" or found.chosen.startswith("adaptive")
     assert sum(p.numel() for p in found.emulator.model.parameters()) < 30
     assert found.emulator.rollout(data().first(), 2).states.shape == (1, 8, 2, 1, 16)
+
+
+def fno(in_channels, out_channels):
+    from neuralop.models import FNO
+
+    return FNO(n_modes=(4,), in_channels=in_channels, out_channels=out_channels, hidden_channels=8, n_layers=1)
+
+
+def unet2d(in_channels, out_channels):
+    from diffusers import UNet2DModel
+
+    kinds = {"down_block_types": ("DownBlock2D",) * 2, "up_block_types": ("UpBlock2D",) * 2}
+    sizes = {"block_out_channels": (8, 8), "norm_num_groups": 4, "layers_per_block": 1}
+    return UNet2DModel(in_channels=in_channels, out_channels=out_channels, **kinds, **sizes)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("own_names")
+@pytest.mark.parametrize(("make", "dims"), [(fno, 1), (unet2d, 2), (Perceptron, 1)])
+def test_networks_of_other_libraries_are_fitted(make, dims):
+    fields = waves(6, points=8)
+    fields = fields if dims == 1 else fields[..., None] * fields[..., None, :]
+    found = bb.fit(bb.from_array(fields, dt=0.1), net=make, updates=4, quiet=True)
+    assert len(found.standings) == 2
+    assert np.isfinite([one.one for one in found.standings.values()]).all()
 
 
 @pytest.mark.long
