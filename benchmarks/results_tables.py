@@ -6,6 +6,7 @@ asks that the pages are as this script would write them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from biasbound.report.tables import demo_table, table1
 ROOT = Path(__file__).resolve().parents[1]
 MINI = ROOT / "results" / "mini"
 GROWN = ROOT / "results" / "grown"
+FITTED = (("one_step_mse", 1), ("mse", 10))
 FLOWS = ("ks", "kolmogorov", "transonic")
 LOOSE = "kolmogorov, τ = 1.10, three seeds"
 PLACES = {**{flow: flow for flow in FLOWS}, LOOSE: "studies/kolmogorov-tau-1.10"}
@@ -249,10 +251,29 @@ def _table1(flow: str) -> str:
 
 def grown() -> str:
     """Ratios at an equal ledger, from the records of ladders that grew."""
-    return "\n\n".join(table(GROWN / name) for name in ("ks-5000", "ks-15000"))
+    return "\n\n".join(table(GROWN / name) for name in ("ks-5000", "ks-15000", "kolmogorov"))
+
+
+def fits() -> str:
+    """Every kept fit: root mean square errors on test data in units of persistence's, and who was chosen."""
+    lines = ["| data | chosen | one step | ten steps | grown over direct, one step | ten steps | updates | ledger |"]
+    lines += ["| :-- | :-- | --: | --: | --: | --: | --: | --: |"]
+    for folder in sorted((ROOT / "results" / "fit").iterdir()):
+        rows, told = read_rows(folder / "results.jsonl"), json.loads((folder / "fit.json").read_text())
+        error = {(r.method, r.metric): r.value for r in rows if (r.metric, r.step) in FITTED}
+        grown, direct = (next(m for m in told["standings"] if m.startswith(k)) for k in ("adaptive", "direct"))
+        own = [(error[told["chosen"], m] / error["persistence", m]) ** 0.5 for m, _ in FITTED]
+        ratios = [error[grown, m] / error[direct, m] for m, _ in FITTED]
+        ledger = max(r.ledger for r in rows)
+        figures = " | ".join(f"{value:.3g}" for value in (*own, *ratios))
+        lines.append(
+            f"| {folder.name} | `{told['chosen']}` | {figures} | {told['choice']['updates']:,} | {ledger:,} |"
+        )
+    return "\n".join(lines)
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "fits": fits,
     **{flow: partial(_table1, flow) for flow in FLOWS},
     "ks-grown": lambda: demo_table(read_rows(GROWN / "ks-5000" / "results.jsonl")).markdown(),
     "grown": grown,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from biasbound.nets.presets import mini
 from biasbound.study.config import NetworkConfig
 from biasbound.study.stages.material import Material, spread
 from biasbound.train.options import FitOptions
-from biasbound.train.trainer import Trainer
+from biasbound.train.trainer import Diverged, Trainer
 
 VALUES = 4096  # of a batch: below it an update costs its operations, not its arithmetic
 TRIAL = 0.045  # of the time, for one trial
@@ -35,6 +36,7 @@ PARTED = 2.0  # validation over training error from which on a network is said t
 PAIRS = 192
 COARSEST = 16  # points of a U-Net's coarsest level: with more, no point sees all of the domain
 RATES = (3e-3, 1e-3)
+WORST = 1e6  # the error of a network that broke, in units of persistence's
 GROWN = 2.0  # time of a grown training over that of a direct one
 Say = Callable[[str], None]
 Options = tuple[tuple[str, Any], ...]  # of a network
@@ -143,9 +145,11 @@ class Probe:
 
     def _trial(self, what: str, setting: Setting) -> Trial:
         updates = self._trial_updates(self._pace(setting))
-        model = self._trainer(setting, updates).run().averaged
-        self.models[setting] = model
-        train, valid = (self._error(model, split) for split in ("train", "valid"))
+        trainer = self._trainer(setting, updates)
+        with suppress(Diverged):  # its error then speaks for itself
+            trainer.run()
+        self.models[setting] = model = trainer.averaged
+        train, valid = (min(WORST, self._error(model, split)) for split in ("train", "valid"))
         options = dict(setting.network)
         made = Trial(what, setting.residual, setting.lr, setting.symmetries, options, updates, train, valid)
         self.trials.append(made)
@@ -160,7 +164,8 @@ class Probe:
         x, y = self.task.given(batch.frames, batch.conditions), self.task.wanted(batch.frames)[0]
         made = torch.cat([model.advance(part) for part in torch.split(x, 32)])
         guess = self.task.guess(x, y.shape[1])
-        return float(((made - y).square().mean() / (guess - y).square().mean()).sqrt())
+        found = float(((made - y).square().mean() / (guess - y).square().mean()).sqrt())
+        return found if math.isfinite(found) else WORST
 
     def _better(self, *settings: Setting) -> Setting:
         """The setting of least validation error; those that were tried before are not tried again."""

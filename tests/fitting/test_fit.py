@@ -11,10 +11,13 @@ from own_networks import Perceptron
 from torch import nn
 
 import biasbound as bb
+from biasbound.data.splits import divided
 from biasbound.fitting.compare import Standing, decided
-from biasbound.fitting.probe import _less, _levels
+from biasbound.fitting.probe import Probe, Setting, _less, _levels
 from biasbound.fitting.request import Request
+from biasbound.models.task import Forecast
 from biasbound.report import figures
+from biasbound.study.stages.material import Material
 
 FEW = {"updates": 8, "quiet": True}
 
@@ -112,6 +115,14 @@ def test_a_fit_that_was_stopped_after_its_trials_does_not_try_again(fitted, tmp_
         del one["choice"]["seconds_per_update"], one["choice"]["words"]
     assert told[0] == told[1]
     assert again.chosen == found.chosen
+
+
+def test_a_trial_that_breaks_loses_and_nothing_else_does():
+    parts = divided(data())
+    probe = Probe(Material(parts.__getitem__), Forecast(), Request(updates=80), lambda text: None)
+    wild, tame = Setting(lr=1e6), Setting()
+    assert probe._better(wild, tame) == tame
+    assert all(np.isfinite([one.train, one.valid]).all() for one in probe.trials)
 
 
 def test_what_is_preferred_decides():
