@@ -158,7 +158,7 @@ def provenance() -> dict[str, Any]:
     """Which code on which machine."""
     from importlib.metadata import version
 
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]  # the package
     ours = _git(here, "rev-parse", "--show-toplevel") == str(here.resolve().parent)
     commit = _git(here, "rev-parse", "HEAD") if ours else None  # an installed copy has none of its own
     return {

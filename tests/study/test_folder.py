@@ -1,10 +1,13 @@
 """A study's folder: what is done stays done, what changed is named, nobody writes twice."""
 
 import json
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import biasbound
 from biasbound._io import lock
 from biasbound.study.config import Config
 from biasbound.study.folder import RunDir, Unit, open_run, provenance, save_config
@@ -138,5 +141,13 @@ def test_keys_depend_on_the_place_in_the_study():
     assert replace(one, inputs=(other,)).key != one.key
 
 
-def test_provenance_names_this_package(monkeypatch):
-    assert provenance()["version"] == __import__("biasbound").__version__
+def test_the_commit_of_a_checkout_is_part_of_the_provenance():
+    root = Path(biasbound.__file__).parents[1]
+    told = provenance()
+    if (root / ".git").exists():
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True)
+        assert told["commit"] == head.stdout.strip()
+        assert told["dirty"] in (True, False)
+    else:
+        assert told["commit"] is None
+    assert told["version"] == biasbound.__version__
