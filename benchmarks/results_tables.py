@@ -251,7 +251,7 @@ def _table1(flow: str) -> str:
 
 def grown() -> str:
     """Ratios at an equal ledger, from the records of ladders that grew."""
-    return "\n\n".join(table(GROWN / name) for name in ("ks-5000", "ks-15000"))
+    return "\n\n".join(table(GROWN / name) for name in ("ks-5000", "ks-15000", "kolmogorov"))
 
 
 def fits() -> str:
