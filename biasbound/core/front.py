@@ -12,10 +12,12 @@ formula is that of the `renoise` transition; the others keep the chain's own noi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from biasbound.core.bias import Estimate, error_norm
@@ -25,7 +27,15 @@ from biasbound.core.noise import Condition, State, draw
 from biasbound.core.sample import Transition, descend, sample
 from biasbound.core.schedule import Schedule
 
-__all__ = ["Front", "at_most", "best_schedule", "inference_error", "optimal_schedules"]
+__all__ = [
+    "Front",
+    "at_most",
+    "best_schedule",
+    "inference_error",
+    "optimal_schedules",
+    "pair_errors",
+    "paired_schedule",
+]
 
 Front = Mapping[int, tuple[Schedule, Estimate]]
 
@@ -106,6 +116,52 @@ def best_schedule(front: Front) -> Schedule:
     return next(front[k][0] for k in sorted(front) if front[k][1].mean <= least.mean + slack)
 
 
+def paired_schedule(
+    denoiser: Denoiser,
+    x: Condition,
+    y: State,
+    front: Front,
+    *,
+    draws: int = 2,
+    seed: int = 0,
+    transition: Transition = "renoise",
+) -> Schedule:
+    """The ladder with the fewest calls that is within one standard error of the least error, pair by pair.
+
+    Ladders of one network err on the same pairs, so that the spread over pairs, which `best_schedule` allows for, hides
+    most of what refining gains. Here the standard error is that of the difference of two ladders on the same pairs.
+    """
+
+    def errors(ladder: Schedule) -> Tensor:
+        noise = torch.Generator().manual_seed(seed)
+        return pair_errors(denoiser, x, y, ladder, draws=draws, generator=noise, transition=transition)
+
+    error = {k: errors(ladder) for k, (ladder, _) in front.items()}
+    least = min(error.values(), key=lambda values: values.mean().item())
+
+    def close(k: int) -> bool:
+        gap = error[k] - least
+        return len(gap) < 2 or gap.mean().item() <= gap.std().item() / math.sqrt(len(gap))
+
+    return next(front[k][0] for k in sorted(front) if close(k))
+
+
+@torch.no_grad()
+def pair_errors(
+    denoiser: Denoiser,
+    x: Condition,
+    y: State,
+    schedule: Schedule,
+    *,
+    draws: int = 2,
+    generator: torch.Generator | None = None,
+    transition: Transition = "renoise",
+) -> Float[Tensor, " B"]:
+    """‖M_θ(x) − y‖ per pair, the mean over draws of full samples."""
+    made = (sample(denoiser, x, schedule, generator=generator, like=y, transition=transition) for _ in range(draws))
+    return torch.stack([error_norm(error_of(denoiser, one, y)) for one in made]).mean(0)
+
+
 @torch.no_grad()
 def inference_error(
     denoiser: Denoiser,
@@ -118,5 +174,5 @@ def inference_error(
     transition: Transition = "renoise",
 ) -> Estimate:
     """E_inf of one ladder, ‖M_θ(x) − y‖ over full samples: what the front compares, for a ladder that is not on it."""
-    made = (sample(denoiser, x, schedule, generator=generator, like=y, transition=transition) for _ in range(draws))
-    return Estimate.of(torch.stack([error_norm(error_of(denoiser, one, y)) for one in made]).mean(0), draws)
+    told = {"draws": draws, "generator": generator, "transition": transition}
+    return Estimate.of(pair_errors(denoiser, x, y, schedule, **told), draws)  # type: ignore[arg-type]

@@ -55,8 +55,9 @@ class SearchOptions:
     """grow: share of the samples for σ_0 once the ladder is fixed"""
     top: float = 0.15
     """grow: least share of the samples for the top level"""
-    rule: Literal["greedy", "best"] = "greedy"
-    """grow: the final ladder is the greedy one, or the fewest calls within one standard error of the least error"""
+    rule: Literal["greedy", "best", "paired"] = "greedy"
+    """grow: the final ladder is the greedy one, or the fewest calls within one standard error of the least error: of that
+    error over pairs (best), or of the difference between two ladders, pair by pair (paired)"""
     calls: int = 6
     """grow: longest ladder of the exact front"""
 

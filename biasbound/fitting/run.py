@@ -50,7 +50,7 @@ from biasbound.study.stages.material import Material, task_of
 Say = Callable[[str], None]
 SPLITS = ("train", "valid", "test")
 SEARCH: dict[str, Any] = {
-    "mode": "grow", "statistic": "pooled", "levels": 10, "rounds": 4, "ahead": 4, "rule": "best", "pairs": 96,
+    "mode": "grow", "statistic": "pooled", "levels": 10, "rounds": 4, "ahead": 4, "rule": "paired", "pairs": 96,
 }  # fmt: skip
 
 

@@ -6,8 +6,8 @@ r"""The ladder grown inside one training: one optimiser, one decay of the learni
     rounds   the ladder and the next `ahead` levels below its frontier are trained side by side. After each round their
              biases are measured with the averaged network: of the levels that are stable, feasible from the frontier
              and better than it, that of the least error after the jump joins; those between are dropped again
-    rest     from `share` of the budget on the ladder alone is trained, its lowest level the most. Under the rule `best`
-             levels that no ladder of least error uses are dropped first: where refining does not pay, all of the rest
+    rest     from `share` of the budget on the ladder alone is trained, its lowest level the most. Unless the
+             rule is greedy, levels that no ladder of least error uses are dropped first: where refining does not pay, all of the rest
              trains the top
     end      the ladder is derived once more from the final network over the levels that it was trained on
 
@@ -24,7 +24,7 @@ from typing import Any
 
 from biasbound.core.bias import Estimate, Stability, TwoStepTable, clean_error, stability
 from biasbound.core.bias.estimate import Statistic
-from biasbound.core.front import Front, at_most, best_schedule, inference_error, optimal_schedules
+from biasbound.core.front import Front, at_most, best_schedule, inference_error, optimal_schedules, paired_schedule
 from biasbound.core.ladder import grid, grid_below, measure_of
 from biasbound.core.noise import Condition, State
 from biasbound.core.options import SearchOptions
@@ -184,8 +184,8 @@ class Grower:
         return self._fixed(grown) if spent or tired else grown
 
     def _fixed(self, grown: Growth) -> Growth:
-        """The ladder that the rest of the budget trains: under the rule `best` that of least error so far."""
-        if self.options.rule != "best" or len(grown.ladder) == 1:
+        """The ladder that the rest of the budget trains: unless it is greedy, that of least error so far."""
+        if self.options.rule == "greedy" or len(grown.ladder) == 1:
             return replace(grown, fixed=True)
         front = self._front(self.trainer.averaged, grown.ladder, 1_000_001)
         kept = at_most(front, max(front))[0].sigma[::-1]
@@ -216,12 +216,24 @@ class Grower:
         error = (
             front[len(greedy)][1] if front.get(len(greedy), (None,))[0] == greedy else self._error(denoiser, greedy)
         )
-        chosen = best_schedule(front) if options.rule == "best" else greedy
+        chosen = {
+            "greedy": lambda: greedy,
+            "best": lambda: best_schedule(front),
+            "paired": lambda: self._paired(front),
+        }
         meta = {**greedy.meta, "method": "grown", "rule": options.rule, "greedy": list(greedy.sigma)}
-        schedule = Schedule(chosen.sigma, meta | {"front": {str(k): s.sigma for k, (s, _) in front.items()}})
+        schedule = Schedule(
+            chosen[options.rule]().sigma, meta | {"front": {str(k): s.sigma for k, (s, _) in front.items()}}
+        )
         for model in (self.trainer.model, self.trainer.averaged, denoiser):
             model.schedule = schedule
         return Grown(schedule, options.tau, options.statistic, self.state, table, levels, front, (greedy, error))
+
+    def _paired(self, front: Front) -> Schedule:
+        """The fewest calls that are as good as any on the front, pair by pair."""
+        denoiser, seed = self.trainer.kept, self.options.seed + 1_000_007
+        told: dict[str, Any] = {"draws": self.options.draws, "seed": seed, "transition": denoiser.transition}
+        return paired_schedule(denoiser, self.x, self.y, front, **told)
 
     def _error(self, denoiser: Diffusion, ladder: Schedule) -> Estimate:
         """E_inf of a ladder that is not on the front, on the front's noise."""

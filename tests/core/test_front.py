@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from toys import seeded
 
 from biasbound.core.bias import Estimate, error_norm
-from biasbound.core.front import at_most, best_schedule, optimal_schedules
+from biasbound.core.front import at_most, best_schedule, optimal_schedules, pair_errors, paired_schedule
 from biasbound.core.oracle import AffineOracle, GaussianOracle
 from biasbound.core.sample import sample
 from biasbound.core.schedule import SIGMA_MAX, Schedule, log_uniform
@@ -105,3 +105,19 @@ def test_what_has_no_front_is_refused(how, complaint):
 def test_a_ladder_has_a_call():
     with pytest.raises(ValueError, match="at least 1 call"):
         at_most({1: (Schedule([0.9]), Estimate(1.0, 0.0, 2, 1))}, 0)
+
+
+@pytest.mark.parametrize(("gain", "calls"), [(0.97, 2), (1.0, 1), (1.05, 1)])
+def test_ladders_are_compared_pair_by_pair(gain, calls):
+    """Errors that differ a hundredfold between pairs hide a gain of 3 % from their mean, but not from each pair."""
+    x = torch.randn(40, 1, 16, generator=torch.Generator().manual_seed(0))
+    size = torch.logspace(-2, 0, 40).reshape(-1, 1, 1)
+
+    def denoiser(y_t, x, sigma):
+        return x + size[: len(x)] * (gain if sigma < 0.5 else 1.0)
+
+    front = optimal_schedules(denoiser, x, x, [0.1, 0.9])
+    assert len(best_schedule(front)) == 1
+    assert len(paired_schedule(denoiser, x, x, front)) == calls
+    for ladder, error in front.values():  # without randomness in the answer all ways to measure agree
+        assert pair_errors(denoiser, x, x, ladder).mean().item() == pytest.approx(error.mean)
