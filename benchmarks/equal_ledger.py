@@ -41,7 +41,7 @@ def line(rows: list[Row], label: str) -> str:
 
 
 def table(folder: Path) -> str:
-    rows = read_rows(folder / "results.jsonl")
+    rows = [r for r in read_rows(folder / "results.jsonl") if r.ledger]  # persistence is trained on nothing
     ledgers = {r.ledger for r in rows}
     if max(ledgers) > 1.01 * min(ledgers):
         raise ValueError(f"{folder}: the ledgers differ, {sorted(ledgers)}")
