@@ -25,8 +25,9 @@ VARIANTS = {
 }
 
 
-def evaluated(run: Path, preset: str, methods: str, method: str, options: dict[str, str]) -> Path:
-    """A run with one method scored, in a process of its own; what is done is skipped."""
+def evaluated(run: Path, preset: str, methods: str, method: str, options: dict[str, str]) -> Path | None:
+    """A run with one method scored, in a process of its own; what is done is skipped. None where it is refused: a chain
+    of one level has no n = 1."""
     words = [
         sys.executable,
         "-m",
@@ -44,8 +45,8 @@ def evaluated(run: Path, preset: str, methods: str, method: str, options: dict[s
     words += ["--redo"] if options else []
     for name, value in options.items():
         words += [f"--finetune.{name}", value]
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-    return run / "results.jsonl"
+    done = subprocess.run(words, check=False, stdout=subprocess.DEVNULL)
+    return run / "results.jsonl" if done.returncode == 0 else None
 
 
 def line(name: str, path: Path, method: str) -> str:
@@ -70,7 +71,7 @@ def main() -> None:
         if options and not run.exists():
             shutil.copytree(first, run)
         path = evaluated(run, preset, both, tuned, options) if options else first / "results.jsonl"
-        print(line(name, path, tuned), flush=True)
+        print(f"| {name} | refused | | | | |" if path is None else line(name, path, tuned), flush=True)
 
 
 if __name__ == "__main__":
