@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from biasbound.core.bias import Estimate, error_norm
+from biasbound.core.bias import Estimate, Measure, error_norm
+from biasbound.core.bias.ratio import DEFAULT
 from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.mask import error_of
 from biasbound.core.noise import Condition, State, draw
@@ -134,7 +135,7 @@ def paired_schedule(
 
     def errors(ladder: Schedule) -> Tensor:
         noise = torch.Generator().manual_seed(seed)
-        return pair_errors(denoiser, x, y, ladder, draws=draws, generator=noise, transition=transition)
+        return pair_errors(denoiser, x, y, ladder, Measure(draws, transition=transition, generator=noise))
 
     error = {k: errors(ladder) for k, (ladder, _) in front.items()}
     least = min(error.values(), key=lambda values: values.mean().item())
@@ -148,17 +149,11 @@ def paired_schedule(
 
 @torch.no_grad()
 def pair_errors(
-    denoiser: Denoiser,
-    x: Condition,
-    y: State,
-    schedule: Schedule,
-    *,
-    draws: int = 2,
-    generator: torch.Generator | None = None,
-    transition: Transition = "renoise",
+    denoiser: Denoiser, x: Condition, y: State, schedule: Schedule, how: Measure = DEFAULT
 ) -> Float[Tensor, " B"]:
     """‖M_θ(x) − y‖ per pair, the mean over draws of full samples."""
-    made = (sample(denoiser, x, schedule, generator=generator, like=y, transition=transition) for _ in range(draws))
+    told: dict[str, Any] = {"generator": how.generator, "like": y, "transition": how.transition}
+    made = (sample(denoiser, x, schedule, **told) for _ in range(how.draws))
     return torch.stack([error_norm(error_of(denoiser, one, y)) for one in made]).mean(0)
 
 
@@ -174,5 +169,5 @@ def inference_error(
     transition: Transition = "renoise",
 ) -> Estimate:
     """E_inf of one ladder, ‖M_θ(x) − y‖ over full samples: what the front compares, for a ladder that is not on it."""
-    told = {"draws": draws, "generator": generator, "transition": transition}
-    return Estimate.of(pair_errors(denoiser, x, y, schedule, **told), draws)  # type: ignore[arg-type]
+    how = Measure(draws, transition=transition, generator=generator)
+    return Estimate.of(pair_errors(denoiser, x, y, schedule, how), draws)

@@ -7,6 +7,7 @@ zero, so that a new network answers 0.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -84,7 +85,7 @@ class Architecture:
         return made
 
 
-class Chain(nn.Module):
+class Chain(nn.Module, ABC):
     """(B, inputs, *N) and log-SNR (B,) → (B, outputs, *N): enter → blocks → leave."""
 
     def __init__(self, shape: Shape, options: Options, blocks: Iterable[nn.Module]) -> None:
@@ -101,16 +102,18 @@ class Chain(nn.Module):
         """By how many points a field may be shifted along each circular axis, so that the result is shifted too."""
         return (1,) * len(self.shape.padding)
 
+    @abstractmethod
     def enter(self, x: Field) -> Field:
-        raise NotImplementedError
+        """From the field's channels to those of the blocks."""
 
     def middle(self, x: Field, shifts: Iterator[Shift | None]) -> Field:
         for block in self.blocks:
             x = block(x, next(shifts))
         return x
 
+    @abstractmethod
     def leave(self, x: Field, grid: Sizes) -> Field:
-        raise NotImplementedError
+        """From the blocks to the answer, on the grid of the field."""
 
     def forward(
         self, inputs: Float[Tensor, "B I *N"], log_snr: Float[Tensor, " B"] | None = None
