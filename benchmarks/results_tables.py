@@ -26,7 +26,7 @@ FITTED = (("one_step_mse", 1), ("mse", 10))
 FLOWS = ("ks", "kolmogorov", "transonic")
 LOOSE = "kolmogorov, τ = 1.10, three seeds"
 PLACES = {**{flow: flow for flow in FLOWS}, LOOSE: "studies/kolmogorov-tau-1.10"}
-PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "studies.md")
 FIXED = ("linear", "cosine", "sigmoid")
 PLAIN = ("adaptive", "adaptive-v", "adaptive-v-focus")
 RESIDUAL = ("adaptive-v-residual", "adaptive-x0-residual-focus")
@@ -275,6 +275,7 @@ def fits() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "fits": fits,
     **{flow: partial(_table1, flow) for flow in FLOWS},
+    "demo": lambda: demo_table(read_rows(ROOT / "results" / "demo" / "results.jsonl")).markdown(),
     "ks-grown": lambda: demo_table(read_rows(GROWN / "ks-5000" / "results.jsonl")).markdown(),
     "grown": grown,
     "bars": bars,

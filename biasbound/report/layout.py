@@ -1,6 +1,7 @@
 """A table as a value, and its three forms: Markdown, LaTeX and a console's."""
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -67,7 +68,8 @@ class Table:
         for group in self.groups:
             lines += [_piped(c.written(escape, "**{}**") for c in line.cells) for line in group]
         if self.notes:
-            lines += ["", " ".join(map(escape, self.notes))]
+            notes = " ".join(map(escape, self.notes))
+            lines += ["", *textwrap.wrap(notes, 100, break_long_words=False, break_on_hyphens=False)]
         return "\n".join(lines) + "\n"
 
     def latex(self) -> str:
