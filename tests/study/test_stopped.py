@@ -52,8 +52,8 @@ def test_a_study_that_is_stopped_twice_ends_like_an_unbroken_one(smoke, tmp_path
     """Killed with two processes at work, interrupted in a training, then left alone."""
     command = ["evaluate", tmp_path / "run", *SMOKE[:2], "--method", ",".join(LABELS)]
     command += ["--train.checkpoint_every", "10"]
-    # Its workers end when they notice; whether the search was just done then is a matter of milliseconds.
-    killed = program("02-search", 10, int(signal.SIGKILL), *command, "--jobs", 2, start=("-c", STOPPING))
+    # As soon as the search begins: news of it may come so late that a training follows before its workers notice.
+    killed = program("02-search", 0, int(signal.SIGKILL), *command, "--jobs", 2, start=("-c", STOPPING))
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     data = (tmp_path / "run/01-data/stage.json").stat().st_mtime_ns
     stopped = program("03-train/adaptive", 20, int(signal.SIGINT), *command, "--jobs", 1, start=("-c", STOPPING))
