@@ -8,7 +8,7 @@ JOBS   ?= 2
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: setup test test-fast test-slow lint types demo format check-well clean
+.PHONY: setup test laws test-fast test-slow lint types demo format check-well clean
 
 setup: $(READY)
 
@@ -18,7 +18,10 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 # Everything but networks of the paper's size. Whoever is done first takes over tests of the other.
-test: lint types
+test: lint
+	+$(MAKE) --no-print-directory -j2 types laws
+
+laws: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # For the edit loop: without whole studies, commands of the documents, kills, the browser and solvers, and without

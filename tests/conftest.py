@@ -9,6 +9,7 @@ import torch
 from browsing import on_ci
 from calling import SMOKE, program
 from hypothesis import settings
+from jaxtyping import config as checking
 
 # Random examples, but the same ones on every run: a red test must be red again.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
@@ -57,12 +58,18 @@ def copied(smoke, tmp_path):
     return shutil.copytree(smoke, tmp_path / "ks", ignore=shutil.ignore_patterns("07-report"))
 
 
+LONGEST = {"test_docs.py", "test_plugins.py", "test_stopped.py"}
 LONG_FIXTURES = {"smoke", "browser"}
-LONG_FILES = {  # solvers, kills and long trainings
+LONG_FILES = {  # solvers, kills, long trainings and commands that run a whole study or fit
+    "test_appendix_command.py",
+    "test_diagnose_command.py",
+    "test_fit.py",
     "test_generate.py",
     "test_grow.py",
     "test_kolmogorov.py",
     "test_ks.py",
+    "test_masked_study.py",
+    "test_paper_presets.py",
     "test_trainer_killed.py",
     "test_transonic.py",
     "test_transonic_data.py",
@@ -71,11 +78,22 @@ LONG_FILES = {  # solvers, kills and long trainings
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(items):
-    """Mark what takes long, and let it start first, so that two workers end together."""
+    """Mark what takes long, and let it start first, the longest before the rest, so that two workers end together."""
     for item in items:
         if LONG_FIXTURES & set(item.fixturenames) or item.path.name in LONG_FILES:
             item.add_marker("long")
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    items.sort(key=lambda item: (item.get_closest_marker("long") is None, item.path.name not in LONGEST))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Types and shapes are checked at every call where a law is tested, not in whole studies, whose time they double."""
+    before = checking.jaxtyping_disable
+    checking.update("jaxtyping_disable", item.get_closest_marker("long") is not None)
+    try:
+        return (yield)
+    finally:
+        checking.update("jaxtyping_disable", before)
 
 
 @pytest.hookimpl(trylast=True)

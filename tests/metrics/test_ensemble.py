@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scoringrules
 import torch
 from draws import draw
 from hypothesis import given
@@ -13,6 +12,8 @@ from biasbound import metrics
 
 @given(seed=st.integers(0, 1000), members=st.integers(2, 6), fair=st.booleans())
 def test_crps_is_that_of_scoringrules(seed, members, fair):
+    import scoringrules  # takes seconds
+
     x, y = draw(members, 2, 3, 1, 5, seed=seed), draw(2, 3, 1, 5, seed=seed + 1)
     expected = scoringrules.crps_ensemble(y.numpy(), x.numpy(), m_axis=0, estimator="fair" if fair else "nrg").mean(
         (2, 3)
