@@ -59,6 +59,7 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(argv, complaint, tmp_path, 
     assert [p.name for p in tmp_path.iterdir()] == ["broken.json"]
 
 
+@pytest.mark.long
 def test_the_module_runs_as_a_program(tmp_path):
     run = subprocess.run(
         [sys.executable, "-m", "biasbound", "schedule", "make", "linear", "--out", str(tmp_path / "s.json")],

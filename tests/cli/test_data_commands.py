@@ -29,6 +29,7 @@ def path(tmp_path) -> Path:
     return good_file(tmp_path / "good.h5")
 
 
+@pytest.mark.long
 def test_a_real_process_ends_with_code_2_and_no_traceback(path):
     path.write_bytes(path.read_bytes()[:-200])
     command = [sys.executable, "-m", "biasbound", "data", "info", str(path)]
@@ -148,6 +149,7 @@ def test_bad_options_get_one_sentence(options, sentence, tmp_path, capsys):
     assert not (tmp_path / "a.h5").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ks", "kolmogorov", "transonic", "other"])
 def test_pictures_of_every_kind(name, tmp_path, capsys):
     channels, grid = {

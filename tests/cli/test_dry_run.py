@@ -25,6 +25,7 @@ def fields(tmp_path, monkeypatch):
     return values
 
 
+@pytest.mark.long
 def test_strides_of_a_preset_on_ones_own_data_are_told(fields, tmp_path, capsys):
     start = ["r", "--preset", "ks-demo", *OWN, "--method", "direct"]
     code, _, said = called(["train", *start, "--dry-run"], capsys)

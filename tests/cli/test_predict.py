@@ -72,6 +72,7 @@ def test_a_rollout_that_fails_leaves_nothing(end, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["nc", "npy"])
 def test_a_killed_rollout_leaves_nothing_under_its_name(end, tmp_path):
     emulator("direct").save(tmp_path / "emulator")

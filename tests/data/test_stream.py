@@ -130,6 +130,7 @@ with FrameWriter.open(sys.argv[1], layout) as writer:
 """
 
 
+@pytest.mark.long
 def test_a_killed_writer_leaves_no_file_and_no_obstacle(tmp_path):
     path = tmp_path / "a.nc"
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
@@ -162,6 +163,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_length(tmp_path):
     """33 MB of frames in each file; what is held does not depend on it."""
     command = [sys.executable, "-c", MEASURED, *(str(tmp_path / f"a.{end}") for end in ENDS)]

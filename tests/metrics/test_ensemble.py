@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from biasbound import metrics
 
 
+@pytest.mark.long
 @given(seed=st.integers(0, 1000), members=st.integers(2, 6), fair=st.booleans())
 def test_crps_is_that_of_scoringrules(seed, members, fair):
     import scoringrules  # takes seconds

@@ -261,6 +261,7 @@ def advected(batch, points, rng):
     return x[:, None], x.roll(2, -1)[:, None]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noisy", [False, True])
 @pytest.mark.parametrize("name", ["unet", *SMALL])
 def test_a_network_learns_advection(name, noisy, rng):

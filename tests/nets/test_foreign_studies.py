@@ -162,6 +162,7 @@ class Curious(Perceptron):
         return super().forward(field) * (1 if field.sum().item() > 0 else 2)
 
 
+@pytest.mark.long
 def test_the_cost_of_anyones_network_is_known_before(tmp_path, capsys):
     costs = []
     for net in (Perceptron, Curious):

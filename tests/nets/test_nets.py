@@ -239,6 +239,7 @@ for name, options in {"unet": unet, "fno": chain, "dilated": chain | {"dilations
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["lean 1-D", "lean 2-D", "paper 1-D"])
 def test_a_network_learns_advection_with_a_quadratic_term(name, rng):
     """y(p) = x(p − 1) + x(p)²/2 of white noise: persistence is wrong by the size of the field."""

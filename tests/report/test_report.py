@@ -56,6 +56,7 @@ LOST = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gone", [*LOST, "results.jsonl", "config.yaml"])
 def test_a_run_without_one_stage_gives_the_rest(copy, gone, tmp_path):
     path = copy / gone
@@ -94,6 +95,7 @@ def test_runs_of_several_flows_are_told_apart_by_dataset(copy, tmp_path):
     assert {s["unit"].split("/")[0] for s in told["stages"]} == {copy.name, "other"}
 
 
+@pytest.mark.long
 def test_a_comparison_draws_what_makes_sense_over_runs(run, copy, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "KINDS", {"png": {"dpi": 20}})  # is quicker
     made = write_comparison([run, copy], tmp_path / "out")

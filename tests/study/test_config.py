@@ -21,6 +21,7 @@ def test_every_flow_has_every_scale():
     assert set(presets()) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(presets()))
 def test_a_preset_survives_its_own_yaml(name, tmp_path):
     made = read_config(presets()[name])

@@ -15,6 +15,7 @@ from biasbound.train.observers import JsonlLog
 from biasbound.train.options import learning_rate
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_beats_persistence_tenfold_in_seconds(name):
     fitted = trainer({"updates": 100, "batch": 128, "lr": 0.05, "ema": 0.9}, name).run().averaged
@@ -164,6 +165,7 @@ def one_of_two(rank, port, folder):
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.long
 def test_two_processes_train_as_one(tmp_path):
     """gloo on the CPU: the same global batch gives the same losses, and only the first process writes."""
     with socket.socket() as free:
