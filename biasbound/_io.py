@@ -87,7 +87,9 @@ def lock(path: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise ValueError(f"another process is writing here ({path} is locked)") from None
+            raise ValueError(
+                f"another process is writing here ({path} is locked); wait until it ends, or choose another place"
+            ) from None
         with suppress(FileNotFoundError):
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
                 break
