@@ -1,11 +1,12 @@
-"""Grown ladders with one option changed at a time: python benchmarks/grown_studies.py STUDY PRESET OUT [--like RUN] [--seeds 0 1]
+"""Grown ladders with one option changed at a time: python benchmarks/grown_studies.py STUDY PRESET OUT [--like RUN] [--seeds 0 1] [OPTION …]
 
 - proxy: Proxy Unrolled Training under the ledger. One training per share of the budget, fine-tuned in several ways: n, u,
   detach, share and rate, beside the same method without fine-tuning, which has all of the budget for its training;
 - statistic: what τ bounds, mean, pooled or q95;
 - rule: how the final ladder is chosen, greedy, best or paired.
 
-Every variant is a run of its own in OUT, with the data of `--like`, or of the first variant. What is done is skipped. Prints
+Every variant is a run of its own in OUT, with the data of `--like`, or of the first variant. Further options, such as
+`--data.held_out`, go to every run. What is done is skipped. Prints
 a table of one- and ten-step errors on test data, in units of the spread; several seeds as mean ± standard deviation.
 """
 
@@ -85,11 +86,11 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--like", type=Path, help="a run of the same preset whose data (and trainings) are used")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    given = parser.parse_args()
+    given, further = parser.parse_known_args()
     method, variants = STUDIES[given.study]
     methods = sorted({BASE, method})
     common = ["--preset", given.preset, "--jobs", "1", "--seeds", ",".join(map(str, given.seeds))]
-    common += ["--methods", ",".join(methods), "--rollout.steps", "20", "--rollout.trajectories", "16"]
+    common += ["--methods", ",".join(methods), "--rollout.steps", "20", "--rollout.members", "1", *further]
     print(f"{given.preset}, {method}, seeds {given.seeds}\n")
     print("| variant | one step | ten steps | calls | ledger | CPU-seconds |")
     print("| :-- | --: | --: | --: | --: | --: |")
