@@ -24,7 +24,9 @@ from biasbound.data.batches import Batch
 from biasbound.data.formats import load
 from biasbound.data.trajectories import Windows
 from biasbound.models.method import method
-from biasbound.nets import UNetConfig, mini
+from biasbound.models.model import Settings
+from biasbound.models.task import Forecast
+from biasbound.nets import NetSpec
 from biasbound.registry import find
 from biasbound.train.optimisers import OPTIMISERS
 from biasbound.train.options import FitOptions
@@ -40,15 +42,14 @@ class Problem(NamedTuple):
     test: Tensor  # (S, 11, C, *N)
     spread: Tensor  # per channel
     increment: float
-    network: UNetConfig
+    network: NetSpec
     batch: int
 
     @classmethod
     def of(cls, folder: Path) -> Problem:
         train, test = (load(folder / f"{split}.h5") for split in ("train", "test"))
         channels, grid = len(train.channels), train.layout.grid
-        ends = ["circular" if b == "periodic" else "zeros" for b in train.layout.boundary]
-        network = mini(in_channels=2 * channels, out_channels=channels, padding=tuple(ends))
+        network = NetSpec("unet", channels, channels, grid, train.layout.boundary, {"size": "small"}).resolved()
         sample = torch.from_numpy(train.read(0, min(len(train), 64))).float()
         spread = sample.transpose(0, 2).flatten(1).std(1).reshape(-1, *[1] * len(grid))
         steps = (sample[:, 1:] - sample[:, :-1]) / spread
@@ -58,15 +59,15 @@ class Problem(NamedTuple):
 
     def trainer(self, name: str, rate: float, updates: int, seed: int = 0) -> Trainer:
         torch.manual_seed(seed)
-        chosen = method("unet-residual")
+        chosen = method("direct-residual")
         options = FitOptions(updates=updates, batch=self.batch, lr=rate, seed=seed)
 
         def data(index: object) -> Batch:
             raw = self.windows[index]
             return Batch(raw.frames / self.spread, raw.conditions)
 
-        model = chosen.model(self.network, self.increment)
-        trainer = Trainer(model, chosen.loss(), data, len(self.windows), options)
+        model = chosen.build(self.network, Forecast(), self.increment, chosen.options(Settings()))
+        trainer = Trainer(model, data, len(self.windows), options)
         trainer.optimiser = find(OPTIMISERS, name)(trainer.parameters, rate, 0.0)
         return trainer
 
@@ -115,6 +116,6 @@ if __name__ == "__main__":
             begin = time.process_time()
             trainer = problem.trainer(name, rate, updates, seed).run()
             spent = time.process_time() - begin
-            one, ten = problem.errors(trainer.averaged)
+            one, ten = problem.errors(trainer.averaged.advance)
             row = f"{folder} | {name} | {rate:g} | {costs[name] / costs['adam']:.2f} | {updates}"
             print(f"| {row} | {spent:.0f} | {one:.2e} | {ten:.2e} |", flush=True)
