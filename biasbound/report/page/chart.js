@@ -1,7 +1,7 @@
 // Line charts: logarithmic or linear axes, bands, a legend that hides lines, a cursor for mouse and keyboard.
 
 const DASHES = ["", "8 4", "2 3", "10 4 2 4", "5 2", "1 2", "12 3", "3 6"];
-const MARGIN = { left: 66, right: 14, top: 12, bottom: 42 };
+const MARGIN = { left: 84, right: 14, top: 12, bottom: 42 };
 
 const positive = (values) => values.filter((v) => v !== null && Number.isFinite(v) && v > 0);
 const finite = (values) => values.filter((v) => v !== null && Number.isFinite(v));
@@ -11,7 +11,7 @@ function linearTicks(low, high, count) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
   const ticks = [];
-  for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + step * 1e-9; v += step) ticks.push(Math.abs(v) < step / 1e6 ? 0 : v);
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) ticks.push(Number((k * step).toPrecision(12)));
   return ticks;
 }
 

@@ -55,7 +55,7 @@ function startHeader() {
   const ladders = STUDY.searches.filter((s) => s.schedule);
   const shortest = ladders.reduce((a, b) => (a && a.schedule.length <= b.schedule.length ? a : b), null);
   const parts = [`${STUDY.methods.length} ${STUDY.methods.length === 1 ? "method" : "methods"} compared on ${STUDY.flows === 1 ? "one flow" : `${STUDY.flows} flows`}.`];
-  if (shortest) parts.push(`The shortest searched noise schedule, ${shortest.name}, makes a frame in ${shortest.schedule.length} network calls. Below you see why it has these levels and no others.`);
+  if (shortest) parts.push(`The shortest searched noise schedule, ${shortest.name}, makes a frame in ${plural(shortest.schedule.length, "network call")}. Below you see why it has these levels and no others.`);
   byId("lede").textContent = parts.join(" ");
   const sections = [...document.querySelectorAll("main > section")].filter((s) => !s.hidden);
   byId("nav").replaceChildren(...sections.map((s) => make("li", {}, make("a", { href: `#${s.id}` }, s.dataset.title))));
