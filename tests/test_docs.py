@@ -38,6 +38,7 @@ PAGES = (
     "docs/metrics.md",
     "docs/own-network.md",
     "docs/fit.md",
+    "docs/scale.md",
 )
 PROSE = (
     "README.md",

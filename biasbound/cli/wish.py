@@ -71,7 +71,7 @@ def wish_of(verb: str, argv: list[str]) -> Wish:
     chosen = _chosen(verb, tuple(given.method), config)
     out = Path(given.run or f"runs/{preset or config.data.dataset}")
     config, methods = _joined(config, chosen, out)
-    manner = {"jobs": given.jobs, "threads": given.threads, "device": given.device}
+    manner = {"jobs": given.jobs, "threads": given.threads, "device": given.device, "executor": given.executor}
     flags = given.redo, given.dry_run, shown
     source = f"preset {preset}" if preset else str(given.config[0] if given.config else base)
     warning = "" if preset is None else _borrowed(argv, config, preset)
@@ -192,6 +192,9 @@ def _parser(verb: str, base: Path | None) -> ConfigParser:
     parser.add_argument("--jobs", type=int, default=cores(), help="trainings side by side (default: cores)")
     parser.add_argument("--threads", type=int, default=1, help="of each training (default 1)")
     parser.add_argument("--device", default="cpu", help="where networks compute (cpu, cuda, cuda:1)")
+    parser.add_argument(
+        "--executor", default="local", metavar="NAME", help="what computes the units: local, submitit (SLURM) or dask"
+    )
     parser.add_argument("--redo", action="store_true", help="make again what changed settings made stale")
     parser.add_argument(
         "--dry-run", action="store_true", help="check your data, say what would be done, its cost and time"

@@ -10,9 +10,10 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import as_completed
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ from biasbound.data.formats.native import Piece, write_pieces
 from biasbound.data.formats.well import stored_fingerprint
 from biasbound.data.layout import Layout, Source
 from biasbound.data.trajectories import Trajectories
-from biasbound.flows.blocks import Task, make
+from biasbound.flows.blocks import Task, make, make_alone
 
 Progress = Callable[[int, int], None]  # trajectories done, trajectories in all
+Spread = Callable[[Mapping[str, Callable[[], int]]], Iterator[int]]  # calls by name → their results, as they come
 Blocks = dict[Path, tuple[int, int]]  # file → its trajectories [start, stop), in order
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -37,11 +39,14 @@ def generate(
     path: Path,
     *,
     jobs: int = 1,
+    spread: Spread | None = None,
     dtype: str = "float32",
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> bool:
     """Write all trajectories of a source to a native file, in `jobs` processes; False if it was there already.
+
+    With `spread` blocks are computed elsewhere: it takes calls by name and gives their results as they come.
 
     An unfinished FILE.part of the same configuration is continued. One of another configuration is refused, as is an
     existing FILE, unless `overwrite`. Only one process can work on a FILE at a time.
@@ -66,7 +71,8 @@ def generate(
         size, total = source.layout.block, source.layout.trajectories
         blocks = {part / f"block_{s:08d}.npz": (s, min(s + size, total)) for s in range(0, total, size)}
         tasks = [(source, file, *ends, dtype) for file, ends in blocks.items() if not zipfile.is_zipfile(file)]
-        _compute(tasks, total, jobs, progress or (lambda done, total: None))
+        elsewhere = None if spread is None else spread({task[1].stem: partial(make_alone, task) for task in tasks})
+        _compute(tasks, total, jobs, progress or (lambda done, total: None), elsewhere)
         facts = _facts(source.layout.name, blocks) | {"provenance": configuration["provenance"], "dtype": dtype}
         pieces = _pieces(source.layout, blocks)
         write_pieces(path, source.layout, pieces, origin=mark, overwrite=overwrite, **facts)
@@ -119,12 +125,13 @@ def _one_thread() -> Iterator[None]:
         os.environ.update(before)
 
 
-def _compute(tasks: list[Task], total: int, jobs: int, progress: Progress) -> None:
+def _compute(tasks: list[Task], total: int, jobs: int, progress: Progress, elsewhere: Iterator[int] | None) -> None:
     """Compute the blocks that are missing, each into its file."""
     done = total - sum(stop - start for _, _, start, stop, _ in tasks)
     progress(done, total)
     with _one_thread():
-        for made in map(make, tasks) if jobs == 1 or not tasks else _pool(tasks, min(jobs, len(tasks))):
+        here = map(make, tasks) if jobs == 1 or not tasks else _pool(tasks, min(jobs, len(tasks)))
+        for made in here if elsewhere is None else elsewhere:
             done += made
             progress(done, total)
 

@@ -242,6 +242,33 @@ class EvaluateConfig:
             raise ValueError(f"evaluate.steps counts frames from 1, got {self.steps}")
 
 
+ASKING = ("all", "data", "search", "train", "finetune", "rollout", "evaluate")
+
+
+@dataclass(frozen=True)
+class ExecuteConfig:
+    """What a cluster is asked for; results do not depend on it, and `--executor` says which engine computes."""
+
+    resources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """per stage, or for all: options of submitit's AutoExecutor, as in {train: {gpus_per_node: 1, slurm_partition: gpu}},
+    or resources of Dask's workers, as in {train: {GPU: 1}}"""
+    cluster: Literal["auto", "slurm", "local", "debug"] = "auto"
+    """where submitit sends jobs; auto: SLURM where it is there, else processes of this machine"""
+    address: str | None = None
+    """a Dask scheduler as in tcp://host:8786; null: one on this machine"""
+
+    def __post_init__(self) -> None:
+        for stage, asked in self.resources.items():
+            if stage not in ASKING or not isinstance(asked, dict):
+                raise ValueError(
+                    f"execute.resources has a mapping for any of {', '.join(ASKING)}, not {stage}: {asked}"
+                )
+
+    def of(self, stage: str) -> dict[str, Any]:
+        """What jobs of this stage ask for."""
+        return {**self.resources.get("all", {}), **self.resources.get(stage, {})}
+
+
 @dataclass(frozen=True)
 class Config:
     """A whole study."""
@@ -262,6 +289,7 @@ class Config:
     baselines: BaselineConfig = field(default_factory=BaselineConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
+    execute: ExecuteConfig = field(default_factory=ExecuteConfig)
 
     def __post_init__(self) -> None:
         for name in ("methods", "seeds"):

@@ -4,11 +4,10 @@ Every process computes on the same number of threads whatever `jobs` is, so that
 fails takes only those with it that read it; the others go on, and the failure is told at the end.
 """
 
-import multiprocessing
-import queue
+import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,9 +16,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from biasbound._io import remove, workers
+from biasbound._io import remove
 from biasbound.metrics.rows import read_rows, write_rows
-from biasbound.registry import Additions, additions, restore
+from biasbound.registry import additions, find, restore
+from biasbound.study.engines import ENGINES, TRIES, Engine, Terms, spread
 from biasbound.study.folder import TRAININGS, RunDir, Unit
 from biasbound.study.follow import Event, Follower, Spent, Tell
 from biasbound.study.stages.data import make_data
@@ -41,6 +41,8 @@ class Manner:
     jobs: int = 1
     threads: int = 1
     device: str = "cpu"
+    executor: str = "local"
+    engine: Engine | None = None  # that computes the blocks of data, where they are not computed here
 
     def __post_init__(self) -> None:
         for name in ("jobs", "threads"):
@@ -48,6 +50,7 @@ class Manner:
                 raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
         if not _usable(self.device):
             raise ValueError(f"the device {self.device!r} is not here: use cpu")
+        find(ENGINES, self.executor)
 
 
 def _usable(device: str) -> bool:
@@ -122,6 +125,7 @@ def _place(run: RunDir, unit: Unit, tell: Tell, manner: Manner, spent: Spent) ->
         inputs={stage: run.folder(other) for stage, other in inputs.items()},
         observers=[Follower(unit, tell, spent)],
         jobs=max(manner.jobs, manner.threads),
+        spread=None if manner.engine is None else partial(spread, manner.engine, stage="data"),
         progress=progress,
         cost=_cost(run, unit) if unit.stage == "evaluate" else {},
         shared=_material(run, inputs["data"], manner.device) if "data" in inputs else None,
@@ -158,11 +162,20 @@ def make_units(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell) -
         dist.barrier()  # every process has looked before the first one writes
     first = [unit for unit in todo if unit.stage == "data"]
     rest = [unit for unit in todo if unit.stage != "data"]
-    _in_turn(run, first, manner, tell, outcome)
-    if manner.jobs > 1 and len(rest) > 1 and not several:  # several train each unit together
-        _side_by_side(run, rest, manner, tell, outcome)
-    else:
+    here = manner.executor == "local"
+    if here:
+        _in_turn(run, first, manner, tell, outcome)
+    if here and (manner.jobs == 1 or len(rest) < 2 or several):  # several train each unit together
         _in_turn(run, rest, manner, tell, outcome)
+    elif todo:
+        terms = Terms(run.path, manner.jobs, run.config.execute, partial(restore, additions()))
+        with find(ENGINES, manner.executor)(terms) as engine:
+            if not here:
+                run = replace(run, path=run.path.resolve())  # jobs start in other folders
+                _in_turn(run, first, replace(manner, engine=engine), tell, outcome)
+            _side_by_side(run, rest, manner, tell, outcome, engine)
+        if not outcome.failed:
+            remove(run.path / ".jobs")  # logs of jobs are kept where one failed
     return outcome
 
 
@@ -177,63 +190,68 @@ def _in_turn(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, out
         try:
             make_unit(run, unit, tell, manner)
         except FAILURES as error:
-            _fail(unit, error, tell, outcome)
+            _fail(unit, _sentence(error), tell, outcome)
         else:
             outcome.made.append(unit.name)
         if distributed(manner.device).world > 1:
             dist.barrier()
 
 
-def _fail(unit: Unit, error: BaseException, tell: Tell, outcome: Outcome) -> None:
-    outcome.failed[unit.name] = " ".join(str(error).split())
-    tell(Event("failed", unit.name, note=outcome.failed[unit.name]))
+def _sentence(error: BaseException) -> str:
+    return " ".join(str(error).split())
 
 
-_queue: Any = None  # of a worker, to its parent
+def _fail(unit: Unit, why: str, tell: Tell, outcome: Outcome) -> None:
+    outcome.failed[unit.name] = why
+    tell(Event("failed", unit.name, note=why))
 
 
-def _begin_work(to_parent: Any, told: Additions) -> None:
-    global _queue
-    _queue = to_parent
-    restore(told)
+_one_at_a_time = threading.Lock()
 
 
-def _work(run: RunDir, unit: Unit, manner: Manner) -> None:
-    make_unit(run, unit, _queue.put, manner)
-
-
-def _side_by_side(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, outcome: Outcome) -> None:
-    """As many processes as `jobs`; a unit starts when all that it reads is there."""
-    events = multiprocessing.get_context("spawn").Queue()
-    waiting, running = list(units), dict[Future[None], Unit]()
-    with workers(manner.jobs, _begin_work, events, additions()) as pool:
-        while waiting or running:
-            pending = {u.name for u in (*waiting, *running.values())}
-            waiting = [u for u in waiting if not _doomed(u, outcome.failed)]
-            for unit in list(waiting):
-                if len(running) < manner.jobs and not pending & {u.name for u in unit.inputs}:
-                    waiting.remove(unit)
-                    running[pool.submit(_work, run, unit, manner)] = unit
-            finished, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
-            _pass_on(events, tell)
-            for future in finished:
-                unit = running.pop(future)
-                error = future.exception()
-                if error is None:
-                    outcome.made.append(unit.name)
-                elif isinstance(error, FAILURES):
-                    _fail(unit, error, tell, outcome)
-                else:
-                    raise error
-        _pass_on(events, tell)
-
-
-def _pass_on(events: Any, tell: Tell) -> None:
-    while True:
+def _made(run: RunDir, unit: Unit, manner: Manner, tell: Tell) -> str:
+    """Make a unit as a job; returns in one sentence why it failed, or nothing."""
+    with _one_at_a_time:  # a Dask worker may have several threads
         try:
-            tell(events.get_nowait())
-        except queue.Empty:
-            return
+            make_unit(run, unit, tell, manner)
+        except FAILURES as error:
+            return _sentence(error)
+    return ""
+
+
+def _side_by_side(
+    run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, outcome: Outcome, engine: Engine
+) -> None:
+    """As many at a time as the engine has room for; a unit starts when all that it reads is there."""
+    waiting, running, tries = list(units), dict[Any, Unit](), Counter[str]()
+    while waiting or running:
+        pending = {u.name for u in (*waiting, *running.values())}
+        waiting = [u for u in waiting if not _doomed(u, outcome.failed)]
+        for unit in list(waiting):
+            if len(running) < engine.room and not pending & {u.name for u in unit.inputs}:
+                waiting.remove(unit)
+                tries[unit.name] += 1
+                running[engine.submit(partial(_made, run, unit, manner), unit.name, unit.stage)] = unit
+        finished = engine.finished(list(running))
+        for event in engine.news():
+            tell(event)
+        for handle in finished:
+            unit = running.pop(handle)
+            try:
+                failure = handle.result()
+            except Exception as error:
+                if not engine.lost(error):
+                    raise
+                if tries[unit.name] < TRIES:
+                    waiting.insert(0, unit)  # it goes on from its last checkpoint
+                    continue
+                failure = f"its job died {TRIES} times; the last time: {_sentence(error)}"
+            if failure:
+                _fail(unit, failure, tell, outcome)
+            else:
+                outcome.made.append(unit.name)
+    for event in engine.news():
+        tell(event)
 
 
 def collect(run: RunDir, units: Sequence[Unit]) -> Path | None:

@@ -46,7 +46,7 @@ def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None]
     emulators = [_emulator(folder, *unit) for unit in todo if unit[0] != PERSISTENCE]
     data = work / "01-data"
     data.mkdir(parents=True, exist_ok=True)
-    write_json(data / "splits.json", {"test": entry_of(config.data, "test", data, jobs)})
+    write_json(data / "splits.json", {"test": entry_of(config.data, "test", Place(data, jobs=jobs))})
     found: list[Row] = []
     with workers(jobs, restore, additions()) as pool:
         scored = [

@@ -1,5 +1,6 @@
 """Stage 1: the three splits, generated at their final resolution or found in the user's own files."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from biasbound.flows.generate import generate
 from biasbound.study.config import DataConfig
 from biasbound.study.jobs import DataJob
 from biasbound.study.stages.material import Entry, open_split
-from biasbound.study.stages.place import Place, Progress, silent
+from biasbound.study.stages.place import Place
 
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
@@ -29,7 +30,7 @@ def source_of(config: DataConfig, split: Split) -> Source:
 def make_data(job: DataJob, place: Place) -> dict[str, Any]:
     """Fill the folder with what `open_split` reads; returns facts for the record."""
     config, folder = job.data, place.folder
-    told = {split: entry_of(config, split, folder, place.jobs, place.progress) for split in SPLITS}
+    told = {split: entry_of(config, split, place) for split in SPLITS}
     write_json(folder / "splits.json", told)
     shapes = {}
     for split in SPLITS:
@@ -48,22 +49,23 @@ def usable(data: Trajectories, read: bool = True) -> Trajectories:
     return data
 
 
-def entry_of(config: DataConfig, split: Split, folder: Path, jobs: int, progress: Progress = silent) -> Entry:
+def entry_of(config: DataConfig, split: Split, place: Place) -> Entry:
     """One split, made in a folder or found in the user's files, as an entry of splits.json."""
     if config.train is not None:
         return found(config, split)
-    _generated(config, split, folder, jobs, progress)
+    _generated(config, split, place)
     return Entry(f"{split}.h5", {}, None, 1, 1, config.conditions)
 
 
-def _generated(config: DataConfig, split: Split, folder: Path, jobs: int, progress: Progress) -> None:
+def _generated(config: DataConfig, split: Split, place: Place) -> None:
     """One split's file; what was generated at a higher resolution is thinned and not kept."""
-    final, raw = folder / f"{split}.h5", folder / f"raw-{split}.h5"
+    final, raw = place.folder / f"{split}.h5", place.folder / f"raw-{split}.h5"
     if final.exists():
         return
     thin = config.stride_time > 1 or config.stride_space > 1
     made = source_of(config, split)
-    generate(made, raw if thin else final, jobs=jobs, progress=lambda a, b: progress(split, a, b))
+    progress = partial(place.progress, split)
+    generate(made, raw if thin else final, jobs=place.jobs, spread=place.spread, progress=progress)
     if thin:
         save(load(raw).stride(time=config.stride_time, space=config.stride_space).load(), final)
         remove(raw)

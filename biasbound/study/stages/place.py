@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from biasbound.flows.generate import Spread
 from biasbound.study.stages.material import Material
 from biasbound.train.observers import JsonlLog, TensorBoard
 from biasbound.train.trainer import Observer
@@ -26,6 +27,7 @@ class Place:
     inputs: Mapping[str, Path] = field(default_factory=dict)  # folders of what it reads, by stage
     observers: Sequence[Observer] = ()
     jobs: int = 1
+    spread: Spread | None = None  # computes blocks of data elsewhere
     progress: Progress = silent
     cost: Mapping[str, Any] = field(default_factory=dict)  # of an emulator, as `About` names it
     shared: Material | None = None
