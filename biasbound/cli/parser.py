@@ -17,6 +17,7 @@ from biasbound.registry import known
 
 FILE: dict[str, Any] = {"type": Path, "metavar": "FILE"}
 FOLDER: dict[str, Any] = {"type": Path, "metavar": "FOLDER"}
+EXPORTS = ("txt", "csv", "json", "betas", "diffusers", "edm", "k-diffusion", "azula")
 EMULATOR = "runs/ks-demo/03-train/adaptive-scaled-residual/seed-0/emulator"
 
 
@@ -223,12 +224,12 @@ def _schedule(commands: Any) -> None:
     add = _command(verbs, "schedules:plot", what, example).add_argument
     add("files", nargs="+", metavar="FILE")
     add("--out", type=Path, required=True, metavar="PNG")
-    what = "write a schedule for other programs: txt (a level a line), csv, or betas for diffusers' trained_betas"
+    what = "write a schedule for other programs"
     add = _command(
         verbs, "schedules:export", what, "schedule export ladder.json --format csv --out ladder.csv"
     ).add_argument
     add("file", metavar="FILE")
-    add("--format", choices=("txt", "csv", "betas"), default="txt")
+    add("--format", choices=EXPORTS, default="txt", help="the file that they read (docs/interop.md)")
     add("--out", required=True, **FILE)
     _front(verbs)
 
