@@ -49,6 +49,7 @@ def command_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     several.add_argument("--out", required=True, **FOLDER)
     _diagnose(commands)
     _predict(commands)
+    _export(commands)
     _score(commands)
     _schedule(commands)
     return parser
@@ -187,6 +188,17 @@ def _predict(commands: Any) -> None:
     add("--force", action="store_true", help="replace an existing file")
     _network(parser)
     _stride(parser)
+
+
+def _export(commands: Any) -> None:
+    what = "write one step of a saved emulator as a program for other software, its noise as an input"
+    parser = _command(commands, "tools:export", what, f"export {EMULATOR} --format onnx --out step.onnx")
+    add = parser.add_argument
+    add("emulator", type=Path, metavar="EMULATOR")
+    add("--format", choices=("torch", "onnx"), default="torch", help="torch.export's .pt2 (default), or ONNX")
+    add("--out", required=True, **FILE)
+    add("--grid", metavar="N,N,…", help="points of the fields (default: as the network was built)")
+    _network(parser)
 
 
 def _score(commands: Any) -> None:
