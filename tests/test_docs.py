@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import biasbound
 from biasbound.cli import main
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
@@ -38,6 +39,7 @@ PAGES = (
     "docs/metrics.md",
     "docs/own-network.md",
     "docs/fit.md",
+    "docs/interop.md",
 )
 PROSE = (
     "README.md",
@@ -118,6 +120,11 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
         known = {"x0": torch.from_numpy(fields[:2, 0])}
         exec(program.replace("steps=100", "steps=2"), known)  # noqa: S102 - our own page
         assert known["rollout"].states.shape == (8, 2, 2, 1, 64)
+
+    (program,) = (p for p in programs("docs/interop.md") if p.startswith("import onnxruntime"))
+    levels = len(biasbound.load("runs/ks-demo/03-train/adaptive-scaled-residual/seed-0/emulator").schedule)
+    exec(program.replace("calls = 3", f"calls = {levels}"), known := {"x0": known["x0"]})  # noqa: S102
+    assert known["next_state"].shape == (2, 1, 64)
 
     (program,) = (p for p in programs("docs/fit.md") if p.startswith("import biasbound as bb"))
     exec(program.replace("minutes=5", "updates=2, quiet=True"), found := {})  # noqa: S102

@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
+from azula.denoise import KarrasDenoiser
 from azula.noise import CosineSchedule, VESchedule
 from azula.sample import DDIMSampler
 from calling import called
@@ -247,3 +250,24 @@ def test_an_export_that_float32_would_spoil_says_so(tmp_path, capsys):
     log_uniform(4, 1e-4).save(tmp_path / "s.json")
     argv = ["schedule", "export", tmp_path / "s.json", "--format", "diffusers", "--out", tmp_path / "o.json"]
     assert "use Schedule.load" in called(argv, capsys)[1]
+
+
+def test_the_programs_of_the_page_run(tmp_path, rng):
+    text = (Path(__file__).parents[2] / "docs/interop.md").read_text()
+    first, for_diffusers, for_azula, *_ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    x, y = torch.randn(2, 4, 1, 8, generator=rng)
+
+    class Backbone(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.size = torch.nn.Parameter(torch.ones(()))
+
+        def forward(self, x_t, t, cond):
+            return self.size * net(x_t, cond, -2 * t)
+
+    known = {"x": x, "y": y, "model": KarrasDenoiser(Backbone(), CosineSchedule()), "scheduler": DDPMScheduler()}
+    known["unet"] = lambda field, t: torch.tanh(field[:, :1] - field[:, 1:])
+    for program in (first, for_diffusers, for_azula):
+        with torch.no_grad():
+            exec(program, known)  # noqa: S102 - our own page
+    assert len(known["found"].levels) == 8

@@ -36,8 +36,8 @@ def small(kind, grid, own=None, conditions=0, net=Convolution, **options):
     return Emulator(make(kind, built, own, options).eval(), units, ("u",), 0.2, names)
 
 
-def inputs(emulator, batch=3):
-    """Of another batch than the program was traced with."""
+def inputs(emulator, batch):
+    """Random ones; a program is traced with a batch of two."""
     past = emulator.model.frame.task.past
     grid = emulator.model.net.spec.grid
     x = torch.randn(batch, *([] if past == 1 else [past]), 1, *grid, generator=seeded(1))
@@ -67,13 +67,14 @@ def test_a_program_of_torch_equals_the_step(name, tmp_path):
     make, draws = KINDS[name]
     emulator, path = make(), tmp_path / "step.pt2"
     emulator.export(path)
-    told = inputs(emulator)
-    wanted = answered(emulator, told)
     extra = {"biasbound.json": ""}
     program = torch.export.load(path, extra_files=extra).module()
     assert ("noise" in json.loads(extra["biasbound.json"])["shapes for a batch of 2"]) == (draws > 0)
-    given = {**told, "noise": told["noise"][:draws]} if draws else {k: v for k, v in told.items() if k != "noise"}
-    assert torch.allclose(program(**given), wanted, rtol=1e-5, atol=1e-5, equal_nan=True)
+    for batch in (1, 3):
+        told = inputs(emulator, batch)
+        given = {**told, "noise": told["noise"][:draws]} if draws else {k: v for k, v in told.items() if k != "noise"}
+        wanted = answered(emulator, told)
+        assert torch.allclose(program(**given), wanted, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", ["direct U-Net", "ddpm"])
@@ -81,11 +82,11 @@ def test_onnx_equals_the_step(name, tmp_path):
     make, draws = KINDS[name]
     emulator, path = make(), tmp_path / "step.onnx"
     emulator.export(path, "onnx")
-    told = inputs(emulator)
     session = onnxruntime.InferenceSession(path)
-    given = {k: v.numpy() for k, v in told.items() if k != "noise" or draws}
-    (found,) = session.run(None, given)
-    assert torch.allclose(torch.from_numpy(found), answered(emulator, told), rtol=1e-5, atol=1e-5)
+    for batch in (1, 3):
+        told = inputs(emulator, batch)
+        (found,) = session.run(None, {k: v.numpy() for k, v in told.items() if k != "noise" or draws})
+        assert torch.allclose(torch.from_numpy(found), answered(emulator, told), rtol=1e-5, atol=1e-5)
     assert json.loads(session.get_modelmeta().custom_metadata_map["biasbound"])["channels"] == ["u"]
 
 
