@@ -15,6 +15,7 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps azula  # its torchvision is not needed
 	touch $@
 
 # Everything but networks of the paper's size. Whoever is done first takes over tests of the other.

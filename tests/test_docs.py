@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import biasbound
 from biasbound.cli import main
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
@@ -39,6 +40,7 @@ PAGES = (
     "docs/own-network.md",
     "docs/fit.md",
     "docs/scale.md",
+    "docs/interop.md",
 )
 PROSE = (
     "README.md",
@@ -119,6 +121,12 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
         known = {"x0": torch.from_numpy(fields[:2, 0])}
         exec(program.replace("steps=100", "steps=2"), known)  # noqa: S102 - our own page
         assert known["rollout"].states.shape == (8, 2, 2, 1, 64)
+
+    (program,) = (p for p in programs("docs/interop.md") if p.startswith("import onnxruntime"))
+    levels = len(biasbound.load("runs/ks-demo/03-train/adaptive-scaled-residual/seed-0/emulator").schedule)
+    exec(program.replace("calls = 3", f"calls = {levels}"), known := {"x0": known["x0"]})  # noqa: S102
+    direct = biasbound.load("runs/ks-demo/03-train/direct-residual/seed-0/emulator")
+    assert np.allclose(known["next_state"], direct.step(known["x0"]), rtol=1e-5, atol=1e-5)
 
     (program,) = (p for p in programs("docs/fit.md") if p.startswith("import biasbound as bb"))
     exec(program.replace("minutes=5", "updates=2, quiet=True"), found := {})  # noqa: S102

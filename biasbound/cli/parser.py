@@ -17,6 +17,7 @@ from biasbound.registry import known
 
 FILE: dict[str, Any] = {"type": Path, "metavar": "FILE"}
 FOLDER: dict[str, Any] = {"type": Path, "metavar": "FOLDER"}
+EXPORTS = ("txt", "csv", "json", "betas", "diffusers", "edm", "k-diffusion", "azula")
 EMULATOR = "runs/ks-demo/03-train/adaptive-scaled-residual/seed-0/emulator"
 
 
@@ -48,6 +49,7 @@ def command_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     several.add_argument("--out", required=True, **FOLDER)
     _diagnose(commands)
     _predict(commands)
+    _export(commands)
     _score(commands)
     _schedule(commands)
     return parser
@@ -188,6 +190,17 @@ def _predict(commands: Any) -> None:
     _stride(parser)
 
 
+def _export(commands: Any) -> None:
+    what = "write one step of a saved emulator as a program for other software, its noise as an input"
+    parser = _command(commands, "tools:export", what, f"export {EMULATOR} --format onnx --out step.onnx")
+    add = parser.add_argument
+    add("emulator", type=Path, metavar="EMULATOR")
+    add("--format", choices=("torch", "onnx"), default="torch", help="torch.export's .pt2 (default), or ONNX")
+    add("--out", required=True, **FILE)
+    add("--grid", metavar="N,N,…", help="points of the fields (default: as the network was built)")
+    _network(parser)
+
+
 def _score(commands: Any) -> None:
     example = "score prediction.npy --truth test.h5 --name my-model --out rows.jsonl"
     parser = _command(commands, "tools:score", "score a rollout that any code wrote as .npy", example)
@@ -223,12 +236,12 @@ def _schedule(commands: Any) -> None:
     add = _command(verbs, "schedules:plot", what, example).add_argument
     add("files", nargs="+", metavar="FILE")
     add("--out", type=Path, required=True, metavar="PNG")
-    what = "write a schedule for other programs: txt (a level a line), csv, or betas for diffusers' trained_betas"
+    what = "write a schedule for other programs"
     add = _command(
         verbs, "schedules:export", what, "schedule export ladder.json --format csv --out ladder.csv"
     ).add_argument
     add("file", metavar="FILE")
-    add("--format", choices=("txt", "csv", "betas"), default="txt")
+    add("--format", choices=EXPORTS, default="txt", help="the file that they read (docs/interop.md)")
     add("--out", required=True, **FILE)
     _front(verbs)
 

@@ -2,19 +2,20 @@
 
 import argparse
 import inspect
-import json
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from biasbound._io import replacing, write_json, write_text
 from biasbound.cli.subject import Subject, subject_of
 from biasbound.core.front import at_most, best_schedule, inference_error, optimal_schedules
-from biasbound.core.noise import alpha_bar, log_snr
+from biasbound.core.interop.text import TEXTS
+from biasbound.core.noise import log_snr
 from biasbound.core.schedule import SCHEDULES, Schedule, log_uniform
 from biasbound.registry import allow, find
 from biasbound.study.stages.material import seeded
 from biasbound.study.stages.search import told_of
+
+FLOAT32 = 1e-2  # below, σ = √(1 − ᾱ) of ᾱ in float32 is off by one part in ten thousand and more
 
 
 def show(given: argparse.Namespace) -> None:
@@ -93,19 +94,15 @@ def plot(given: argparse.Namespace) -> None:
 
 
 def export(given: argparse.Namespace) -> None:
-    """Write the levels as text, as CSV, or as betas."""
+    """Write the levels for another program."""
     schedule = Schedule.load(given.file)
-    if given.format == "txt":
-        text = "".join(f"{s!r}\n" for s in schedule.sigma)
-    elif given.format == "csv":
-        rows = [f"{t},{s!r},{alpha_bar(s)!r},{log_snr(s)!r}" for t, s in enumerate(schedule.sigma)]
-        text = "\n".join(["t,sigma,alpha_bar,log_snr", *rows]) + "\n"
-    else:
-        bars = [1.0, *(alpha_bar(s) for s in schedule.sigma)]
-        betas = [1 - now / before for before, now in pairwise(bars)]
-        text = json.dumps({"trained_betas": betas, "num_train_timesteps": len(betas)}, indent=1) + "\n"
-    write_text(given.out, text)
+    write_text(given.out, TEXTS[given.format](schedule))
     print(f"wrote {given.out}: {len(schedule)} levels as {given.format}")
+    if given.format in ("betas", "diffusers") and schedule.sigma[0] < FLOAT32:
+        print(
+            f"diffusers keeps its table in float32, which is too coarse for σ_0 = {schedule.sigma[0]:.3g}: "
+            "use Schedule.load(…).to_diffusers() there"
+        )
 
 
 def front(given: argparse.Namespace) -> None:

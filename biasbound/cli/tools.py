@@ -1,4 +1,4 @@
-"""Commands on single things: roll an emulator out, score a rollout."""
+"""Commands on single things: roll an emulator out, export it, score a rollout."""
 
 import argparse
 
@@ -25,6 +25,16 @@ def predict(given: argparse.Namespace) -> None:
         return
     strides = [f" --stride-{n} {v}" for n in ("time", "space") if (v := getattr(given, f"stride_{n}")) != 1]
     print(f"next: biasbound score {given.out} --truth {given.data}{''.join(strides)}")
+
+
+def export(given: argparse.Namespace) -> None:
+    """Write one step of an emulator as a program."""
+    try:
+        grid = None if given.grid is None else [int(n) for n in given.grid.split(",")]
+    except ValueError:
+        raise ValueError(f"--grid is a number of points per axis, with commas between, got {given.grid!r}") from None
+    loaded(given.emulator, given).export(given.out, given.format, grid)
+    print(f"wrote {given.out}: {given.out.stat().st_size:,} bytes; the answers are those of the emulator")
 
 
 def score(given: argparse.Namespace) -> None:

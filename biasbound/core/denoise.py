@@ -182,7 +182,7 @@ class NetDenoiser(nn.Module):
     def output(self, y_t: State, x: Condition, sigma: Sigma) -> State:
         """The raw network output."""
         z_t, a, s = self._enter(y_t, x, sigma)
-        level = torch.as_tensor(sigma, dtype=torch.float64).expand(len(z_t))
+        level = torch.as_tensor(sigma, dtype=torch.float64).expand(z_t.shape[0])
         return self.call(self.rule.shown(z_t, a, s), x, (log_snr(level) + self.target.shift).to(z_t))
 
     def objective(self, y: State, x: Condition, sigma: Sigma, eps: State) -> State:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 __all__ = [
     "Condition",
+    "GivenNoise",
     "RowGenerator",
     "ShardGenerator",
     "Sigma",
@@ -80,7 +81,8 @@ def coefficients(sigma: Sigma, y: State) -> tuple[float | Tensor, float | Tensor
     """
     if isinstance(sigma, Tensor):
         level = sigma.double()
-        inside = bool(((level > 0) & (level < 1)).all())
+        # An exported program has no levels to look at yet.
+        inside = torch.compiler.is_exporting() or bool(((level > 0) & (level < 1)).all())
         a: float | Tensor = alpha_bar(level).sqrt().reshape(-1, *[1] * (y.ndim - 1)).to(y)
         s: float | Tensor = level.reshape(-1, *[1] * (y.ndim - 1)).to(y)
     else:
@@ -125,6 +127,28 @@ class RowGenerator(torch.Generator):
         self.rows = [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
+class GivenNoise(torch.Generator):
+    """Noise that is given instead of drawn, in the order in which it is used: (K, B, C, *N)."""
+
+    def __new__(cls, eps: Float[Tensor, "K B *N"] | None) -> GivenNoise:  # noqa: PYI034
+        return super().__new__(cls)
+
+    def __init__(self, eps: Float[Tensor, "K B *N"] | None) -> None:
+        self.eps, self.used = eps, 0
+
+    def take(self, like: Tensor) -> Tensor:
+        """The next field; without any, all are zero, and only counted."""
+        self.used += 1
+        if self.eps is None:
+            return torch.zeros_like(like)
+        if self.used > self.eps.shape[0] or self.eps.shape[1:] != like.shape:
+            raise ValueError(
+                f"noise of shape {tuple(self.eps.shape)} was given, but field {self.used} of shape {tuple(like.shape)} "
+                "was asked for"
+            )
+        return self.eps[self.used - 1].to(like)
+
+
 def _own_rows(sample: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
     """A random tensor with the rows that belong to this generator."""
     if isinstance(generator, RowGenerator):
@@ -145,6 +169,8 @@ def draw(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
     It is drawn on the device of the generator, so a CPU generator gives the same noise on any
     device.
     """
+    if isinstance(generator, GivenNoise):
+        return generator.take(like)
     device = like.device if generator is None else generator.device
     normal = partial(torch.randn, device=device, dtype=like.dtype)
     return _own_rows(normal, like.shape, generator).to(like.device)

@@ -77,10 +77,14 @@ class Schedule:
             return self
         return Schedule(cap(self.sigma, sigma_max), {**self.meta, "capped": sigma_max})
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write JSON. Loading restores every float64 exactly."""
+    def text(self) -> str:
+        """What `save` writes: JSON, from which every float64 is restored exactly."""
         content = {"format": "biasbound.schedule", "version": 1, "sigma": self.sigma, "meta": self.meta}
-        write_text(path, json.dumps(content, indent=1) + "\n")
+        return json.dumps(content, indent=1) + "\n"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the schedule as a file, which `load` reads."""
+        write_text(path, self.text())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schedule:
@@ -104,6 +108,58 @@ class Schedule:
             return cls(sigma, meta)
         except ValueError as error:
             raise ValueError(f"schedule {path}: {error}") from error
+
+    def to_betas(self) -> list[float]:
+        """β_t = 1 − ᾱ_t/ᾱ_{t−1} for t = 0 … T, with ᾱ_{−1} = 1."""
+        from biasbound.core.interop import betas
+
+        return betas.betas_of(self.sigma)
+
+    @classmethod
+    def from_betas(cls, betas: Iterable[Any]) -> Schedule:
+        """The levels of betas."""
+        from biasbound.core.interop import betas as other
+
+        return cls(other.levels_of(betas), {"method": "betas"})
+
+    def to_edm(self) -> Tensor:
+        """σ/√ᾱ from the top down to a last 0, as EDM's and k-diffusion's samplers take it (float64)."""
+        from biasbound.core.interop import edm
+
+        return edm.ratios(self.sigma)
+
+    @classmethod
+    def from_edm(cls, ratios: Iterable[Any]) -> Schedule:
+        """The levels of ratios σ/√ᾱ in any order; zeros are left out."""
+        from biasbound.core.interop import edm
+
+        return cls(edm.levels_of(ratios), {"method": "edm"})
+
+    def to_diffusers(self, transition: Any = "renoise", like: Any = None, prediction: str = "epsilon") -> Any:
+        """A scheduler of diffusers; `like` is the one that a network was trained with (`interop.diffusers.scheduler_of`)."""
+        from biasbound.core.interop import diffusers
+
+        return diffusers.scheduler_of(self.sigma, transition, like, prediction)
+
+    @classmethod
+    def from_diffusers(cls, scheduler: Any) -> Schedule:
+        """The levels that a scheduler of diffusers visits, as its `set_timesteps` was called last."""
+        from biasbound.core.interop import diffusers
+
+        return cls(diffusers.levels_of(scheduler), {"method": f"diffusers.{type(scheduler).__name__}"})
+
+    def to_azula(self) -> Any:
+        """A schedule of azula; its samplers visit these levels in `len(self)` steps."""
+        from biasbound.core.interop import azula
+
+        return azula.schedule_of(self.sigma)
+
+    @classmethod
+    def from_azula(cls, schedule: Any, steps: int = 64) -> Schedule:
+        """The levels at which a sampler of azula with so many steps calls its denoiser."""
+        from biasbound.core.interop import azula
+
+        return cls(azula.levels_of(schedule, steps), {"method": f"azula.{type(schedule).__name__}", "steps": steps})
 
 
 def check_levels(levels: Sequence[float]) -> None:
@@ -130,8 +186,9 @@ def cap(levels: Sequence[float], sigma_max: float) -> list[float]:
 
 def _from_betas(method: str, beta: Tensor, sigma_max: float | None) -> Schedule:
     """σ_t from ᾱ_t = Π (1 − β_s), β clipped to [1e-4, 0.9999] as in the published baselines."""
-    log_alpha_bar = torch.log1p(-beta.clamp(1e-4, 0.9999)).cumsum(0)
-    sigma = torch.sqrt(-torch.expm1(log_alpha_bar)).tolist()  # √(1 − ᾱ) without cancellation at small σ
+    from biasbound.core.interop.betas import levels_of
+
+    sigma = levels_of(beta.clamp(1e-4, 0.9999))
     meta = {"method": method, "T": len(sigma)}
     if sigma_max is not None and sigma[-1] > sigma_max:
         return Schedule(cap(sigma, sigma_max), {**meta, "capped": sigma_max})

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
-from typing import Any
+
+from biasbound.registry import extra
 
 __all__ = ["extra", "reading"]
-
-
-def extra(package: str, where: object, bundle: str = "io") -> Any:
-    """A package of one of our extras, or one sentence that says how to get it."""
-    try:
-        return import_module(package)
-    except ImportError:
-        name = package.partition(".")[0]
-        raise ValueError(f"{where} needs {name}: install it with pip install 'biasbound[{bundle}]'") from None
 
 
 @contextmanager

@@ -169,7 +169,7 @@ def _fit(
             write_json(out / "fit.json", asdict(kept))
         keep()
         rows = _study(run, config, watch)
-        kept = _decided(run, config, material, kept, watch.say)
+        kept = _decided(run, config, material, kept, rows, watch.say)
     found = tuple(rows), kept.standings, kept.choice, out, _notes(material)
     return Fitted(load(out / "emulator"), kept.chosen, kept.why, *found)
 
@@ -253,7 +253,7 @@ def _study(run: RunDir, config: Config, watch: Watch) -> list[Row]:
     return read_rows(results)
 
 
-def _decided(run: RunDir, config: Config, material: Material, kept: _Kept, say: Say) -> _Kept:
+def _decided(run: RunDir, config: Config, material: Material, kept: _Kept, rows: list[Row], say: Say) -> _Kept:
     """Keep the better model as OUT/emulator."""
     places = _emulators(run, config)
     if not kept.chosen:
@@ -262,7 +262,7 @@ def _decided(run: RunDir, config: Config, material: Material, kept: _Kept, say: 
         kept = replace(kept, chosen=chosen, why=why, standings=standings)
     final = run.path / "emulator"
     remove(final)
-    best = load(places[kept.chosen])
+    best = load(places[kept.chosen]).scored(rows)
     told = {"chosen": kept.why, "data": list(_notes(material))}
     replace(best, meta={**best.meta, **told}).save(final)
     write_json(run.path / "fit.json", asdict(kept))

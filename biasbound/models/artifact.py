@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from biasbound._io import as_kind, plain, read_json, replacing
 from biasbound.core.schedule import Schedule
+from biasbound.models.card import card
 from biasbound.models.model import MODELS, Frame, Model, make, target_of
 from biasbound.models.normalise import Normalisation
 from biasbound.models.task import TASKS, Task
@@ -57,8 +58,8 @@ class _Saved:
     facts: Facts
 
 
-def write_model(folder: str | os.PathLike[str], model: Model, facts: Facts) -> None:
-    """Write a new folder, whole or not at all."""
+def write_model(folder: str | os.PathLike[str], model: Model, facts: Facts, name: str = "this folder") -> None:
+    """Write a new folder, whole or not at all; its card says to load it by `name`."""
     kind, task = name_of(MODELS, type(model)), model.frame.task
     schedule: Schedule | None = getattr(model, "schedule", None)
     with replacing(folder, overwrite=False) as temporary:
@@ -80,8 +81,8 @@ def write_model(folder: str | os.PathLike[str], model: Model, facts: Facts) -> N
         (temporary / "config.json").write_text(text, encoding="utf-8")
         if schedule is not None:
             schedule.save(temporary / "schedule.json")
-        card = _card(kind, model, schedule, facts)
-        (temporary / "README.md").write_text(card, encoding="utf-8")
+        text = card(kind, model, facts, _spec(model, facts).name, name)
+        (temporary / "README.md").write_text(text, encoding="utf-8")
 
 
 def read_model(folder: str | os.PathLike[str], net: Any = None) -> tuple[Model, Facts]:
@@ -215,29 +216,3 @@ def _given(net: Any, spec: NetSpec, noisy: bool, names: set[str]) -> nn.Module:
     made.spec = spec
     built: nn.Module = made
     return built
-
-
-def _card(kind: str, model: Model, schedule: Schedule | None, about: Facts) -> str:
-    parameters = sum(p.numel() for p in model.parameters())
-    own = f", net={name.rpartition(':')[2]})  # {name}" if ":" in (name := _spec(model, about).name) else ")"
-    levels = [] if schedule is None else [f"Noise levels: {', '.join(f'{s:.4g}' for s in schedule.sigma)}.", ""]
-    return "\n".join(
-        [
-            f"# A {kind} emulator",
-            "",
-            f"{parameters:,} parameters, {model.calls} network calls per step, made with biasbound.",
-            "",
-            *levels,
-            "```python",
-            "import biasbound",
-            "",
-            f'emulator = biasbound.load("this folder"{own}',
-            "rollout = emulator.rollout(x0, steps=100)  # x0: (B, C, *N) in physical units",
-            "```",
-            "",
-            "```json",
-            json.dumps(plain(about), indent=1),
-            "```",
-            "",
-        ]
-    )

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from biasbound._io import plain
 from biasbound.core.mask import Mask, cleared
 from biasbound.core.noise import Condition, RowGenerator, State
 from biasbound.core.schedule import Schedule
 from biasbound.models.artifact import Facts, read_model, write_model
+from biasbound.models.hub import fetched, hub_name, push
 from biasbound.models.model import Model
 from biasbound.models.normalise import Conditions, Normalisation
 
@@ -82,11 +84,20 @@ class Emulator:
 
     def condition(self, x0: Start, conditions: Conditions = None) -> Condition:
         """x in the network's units, from physical states."""
-        task = self.model.frame.task
         if self.mask is not None:
             _require_valid(x0, self.mask)
+        return self.encoded(x0, conditions)
+
+    def encoded(self, x0: Start, conditions: Conditions = None) -> Condition:
+        """The same without a look at the values."""
+        task = self.model.frame.task
         frames = self.normalisation.encode(x0[:, None] if task.past == 1 else x0, 2)
         return task.given(cleared(frames, self.mask), self.normalisation.planes(conditions, frames))
+
+    def decoded(self, y: State) -> State:
+        """An answer of the model in physical units, NaN at masked points."""
+        made = self.normalisation.decode(y)
+        return made if self.mask is None else made.masked_fill(~self.mask, torch.nan)
 
     @torch.no_grad()
     def step(self, x: Start, conditions: Conditions = None, generator: torch.Generator | None = None) -> State:
@@ -102,8 +113,8 @@ class Emulator:
             with torch.no_grad():
                 y = self.model.advance(x, generator)
                 x = self.model.frame.task.follow(x, y)
-                made = self.normalisation.decode(y)
-            yield made if self.mask is None else made.masked_fill(~self.mask, torch.nan)
+                made = self.decoded(y)
+            yield made
 
     def stream(
         self,
@@ -166,10 +177,29 @@ class Emulator:
             )
         return Rollout(states, broken)
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the emulator as a new folder, which `load` reads."""
+    def scored(self, rows: Iterable[Any]) -> Emulator:
+        """With its scores, for its card: those of the rows that are about its method and seed."""
+        own = {name: self.meta[name] for name in ("method", "seed") if name in self.meta}
+        told = [plain(row) for row in rows]
+        kept = [row for row in told if all(row[name] == value for name, value in own.items())]
+        if told and not kept:
+            raise ValueError(f"none of the {len(told)} rows is about this emulator: {own}")
+        return replace(self, meta={**self.meta, "rows": kept})
+
+    def save(self, folder: str | os.PathLike[str], name: str = "this folder") -> None:
+        """Write the emulator as a new folder, which `load` reads; its card says to load it by `name`."""
         facts = Facts(self.channels, self.dt, self.normalisation, self.conditions, dict(self.meta))
-        write_model(folder, self.model, facts)
+        write_model(folder, self.model, facts, name)
+
+    def push_to_hub(self, name: str, *, private: bool = False, token: str | None = None) -> str:
+        """Write the emulator to the Hugging Face hub as `user/name`; returns the address of the commit."""
+        return push(self, name, private=private, token=token)
+
+    def export(self, path: str | os.PathLike[str], kind: str = "torch", grid: Sequence[int] | None = None) -> None:
+        """Write one step, with its noise as an input, as a program of torch.export (`torch`) or as ONNX (`onnx`)."""
+        from biasbound.models.export import export_step
+
+        export_step(self, path, kind, grid)
 
 
 def _require_valid(x0: Start, mask: Mask) -> None:
@@ -189,9 +219,13 @@ def broken_by(
     return torch.where((broken == 0) & ~fine.flatten(2).all(2), k, broken)
 
 
-def load(folder: str | os.PathLike[str], net: Any = None) -> Emulator:
-    """Read an emulator; `net` is its network where its author brought one: a module, a class or a function."""
-    model, facts = read_model(folder, net)
+def load(folder: str | os.PathLike[str], net: Any = None, *, revision: str | None = None) -> Emulator:
+    """Read an emulator; `net` is its network where its author brought one: a module, a class or a function.
+
+    A text `user/name` that no folder here goes by is fetched from the Hugging Face hub, at a `revision` if one is given.
+    """
+    name = hub_name(folder)
+    model, facts = read_model(folder if name is None else fetched(name, revision), net)
     try:
         return Emulator(model, facts.normalisation, facts.channels, facts.dt, facts.conditions, dict(facts.meta or {}))
     except ValueError as error:

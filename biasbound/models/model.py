@@ -136,10 +136,11 @@ class Model(nn.Module, ABC):
 
         Under a mask the network sees 0 at masked points, and the mask as one more channel of x.
         """
-        self.rows += len(inputs[0])
+        if not torch.compiler.is_exporting():  # which would put the count into the exported program
+            self.rows += len(inputs[0])
         if (mask := self.mask) is not None:
             *noisy, x = inputs[:2] if self.noisy else inputs[:1]
-            x = torch.cat([x, mask.to(x).expand(len(x), 1, *mask.shape)], 1)
+            x = torch.cat([x, mask.to(x).expand(x.shape[0], 1, *mask.shape)], 1)
             inputs = (*(cleared(field, mask) for field in (*noisy, x)), *inputs[2:])
         output: State = self.net(*inputs)
         return output

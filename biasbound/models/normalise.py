@@ -49,7 +49,7 @@ class Normalisation:
             raise ValueError(f"the emulator takes {wanted} conditions, got {given}")
         grid = frames.shape[3:]
         if values is None or given == 0:
-            return frames.new_empty(len(frames), 0, *grid)
+            return frames.new_empty(frames.shape[0], 0, *grid)
         planes = values if values.ndim > 2 else values.reshape(*values.shape, *[1] * len(grid))
         spread = tuple(s if s > 0 else 1.0 for s in self.condition_std)
         planes = planes.expand(*planes.shape[:2], *grid).to(frames)

@@ -53,7 +53,7 @@ class Refiner(Model):
         """ŷ after the first prediction and all refinements."""
         z = torch.zeros_like(self.frame.task.guess(x, self.frame.channels))
         for k in range(len(self.levels)):
-            index = torch.full((len(x),), k)
+            index = torch.full((x.shape[0],), k)
             z_k = self.noised(z, index, draw(z, generator) if k else z)
             output = self.output(z_k, x, index)
             z = z_k - self.levels[k] * output if k else output

@@ -124,7 +124,7 @@ class Attention(nn.Module):
         self.out_norm = GroupNorm(channels) if linear else nn.Identity()
 
     def forward(self, x: Field) -> Field:
-        qkv = self.qkv(self.norm(x)).reshape(len(x), -1, 3, HEADS, HEAD_CHANNELS)
+        qkv = self.qkv(self.norm(x)).reshape(x.shape[0], -1, 3, HEADS, HEAD_CHANNELS)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, heads, points, channels)
         scale = HEAD_CHANNELS**-0.5
         if self.linear:  # noqa: SIM108 - one line would hide the two formulas

@@ -109,7 +109,7 @@ class Foreign(nn.Module):
             raise ValueError(
                 f"{self._name} does not take fields of shape {shapes} ({_line(error)}): {self._needs}"
             ) from error
-        expected = (len(first), self.spec.outputs, *first.shape[2:])
+        expected = (first.shape[0], self.spec.outputs, *first.shape[2:])
         got = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
         if got != expected:
             raise ValueError(f"{self._name} must return shape (B, C, *N) = {expected}, got {got}: {self._needs}")
@@ -126,10 +126,10 @@ class Foreign(nn.Module):
     def _given(self, first: Any, x: Any, log_snr: Any) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Fields and keywords of the module."""
         call, noisy = self.call, x is not None
-        level = log_snr if noisy else first.new_zeros(len(first))
+        level = log_snr if noisy else first.new_zeros(first.shape[0])
         fields = [first, x] if noisy else [first]
         if not noisy and call.apart and not call.alone:
-            fields = [first.new_zeros(len(first), self.spec.outputs, *first.shape[2:]), first]
+            fields = [first.new_zeros(first.shape[0], self.spec.outputs, *first.shape[2:]), first]
         if noisy and not call.apart:
             if call.told is None:
                 plane = PLANE * level.reshape(-1, *[1] * (first.ndim - 1))

@@ -54,7 +54,7 @@ def channels_first(x: Field, dims: int) -> Float[Tensor, "B C *N"]:
 
 def over_points(shift: Float[Tensor, "B C"], x: Field) -> Field:
     """(B, C) → (B, 1, …, 1, C), which is the same at all points of x."""
-    return shift.reshape(len(shift), *[1] * (x.ndim - 2), shift.shape[1])
+    return shift.reshape(shift.shape[0], *[1] * (x.ndim - 2), shift.shape[1])
 
 
 def extended(x: Field, grid: Sizes) -> Field:
@@ -172,9 +172,9 @@ def space_to_blocks(x: Field, factors: Sizes) -> Field:
     """(B, …, N, …, C) → (B, …, N/f, …, ∏f·C): the cells of a block become channels."""
     axes, coarse = len(factors), tuple(n // f for n, f in zip(x.shape[1:-1], factors, strict=True))
     pairs = [size for pair in zip(coarse, factors, strict=True) for size in pair]
-    cells = x.reshape(len(x), *pairs, x.shape[-1])
+    cells = x.reshape(x.shape[0], *pairs, x.shape[-1])
     cells = cells.permute(0, *range(1, 2 * axes, 2), *range(2, 2 * axes + 1, 2), 2 * axes + 1)
-    return cells.reshape(len(x), *coarse, math.prod(factors) * x.shape[-1])
+    return cells.reshape(x.shape[0], *coarse, math.prod(factors) * x.shape[-1])
 
 
 def blocks_to_space(x: Field, factors: Sizes) -> Field:
@@ -183,7 +183,7 @@ def blocks_to_space(x: Field, factors: Sizes) -> Field:
     cells = x.reshape(*x.shape[:-1], *factors, channels)
     order = [place for i in range(1, axes + 1) for place in (i, axes + i)]
     fine = [n * f for n, f in zip(x.shape[1:-1], factors, strict=True)]
-    return cells.permute(0, *order, 2 * axes + 1).reshape(len(x), *fine, channels)
+    return cells.permute(0, *order, 2 * axes + 1).reshape(x.shape[0], *fine, channels)
 
 
 def shifted_copies(x: Field, taps: int, padding: str, dilation: int = 1) -> Field:

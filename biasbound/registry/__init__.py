@@ -182,6 +182,16 @@ def imported(name: str) -> Any:
         sys.path.pop(0)
 
 
+def extra(package: str, where: object, bundle: str | None = "io") -> Any:
+    """A package of one of our extras (or of none), or one sentence that says how to get it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        name = package.partition(".")[0]
+        wanted = name if bundle is None else f"'biasbound[{bundle}]'"
+        raise ValueError(f"{where} needs {name}: install it with pip install {wanted}") from None
+
+
 def described(registry: dict[str, Any]) -> dict[str, str]:
     """Each name with the first line of what it stands for."""
     found = {}
