@@ -194,6 +194,7 @@ def test_one_trajectory_is_divided_in_time_and_few_data_are_said_to_be_few(tmp_p
     assert "persistence" in said.lower()
     card = (tmp_path / "fit" / "emulator" / "README.md").read_text()
     assert "divided in time" in card
+    assert "| one_step_mse |" in card
 
 
 def test_bad_requests_get_one_sentence(tmp_path, capsys):
