@@ -217,6 +217,7 @@ def test_no_jobs_are_refused_before_anything_is_written(tmp_path, capsys):
     refused(["evaluate", record, "--jobs", "0"], capsys, "--jobs must be at least")
 
 
+@pytest.mark.usefixtures("own_names")
 def test_a_run_folder_makes_nothing_import_but_a_typed_name_does(copied, tmp_path, capsys, monkeypatch):
     """`package.module:name` is imported where the user says it, and refused where a folder says it."""
     (tmp_path / "typed_here.py").write_text("from biasbound.nets import NETS\nmine = NETS['unet']\n")
@@ -233,7 +234,7 @@ def test_a_run_folder_makes_nothing_import_but_a_typed_name_does(copied, tmp_pat
     assert code == 0, said
     emulator = copied / "03-train/direct/seed-0/emulator"
     assert biasbound.load(emulator).model.net.spec.name == "typed_here:mine"
-    monkeypatch.delitem(NETS, "typed_here:mine")
+    del NETS["typed_here:mine"]
     monkeypatch.setattr(registry, "_ALLOWED", set())
     refused(
         ["predict", emulator, "--data", copied / "01-data/test.h5", "--out", "p.npy"],
