@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -128,11 +129,12 @@ def constrained(name: str, emulator: Emulator, data: Trajectories, truth: Tensor
 def picture(panels: dict[int, dict[str, Tensor]], truth: Tensor, states: dict[str, Tensor], path: Path) -> None:
     """Errors over steps, and the first trajectory: the last frame in the plane, all frames along a line."""
     figure = Figure(figsize=(WIDTH, 5.6), layout="constrained")
-    above, below = np.ravel(figure.subfigures(2, 1, height_ratios=(1.1, 1)))
+    parts: Any = figure.subfigures(2, 1, height_ratios=(1.1, 1))
+    above, below = parts
     axes = above.subplots()
     for i, name in enumerate(METHODS):
         for dash, (every, errors) in zip(DASHES, panels.items(), strict=False):
-            label = f"{name}, observed every {every}" if i else name
+            label = f"{name}, every {every}. frame observed" if i else name
             if i or every == next(iter(panels)):
                 steps = range(1, errors[name].shape[1] + 1)
                 axes.plot(steps, errors[name][0], color=PALETTE[i], linestyle=dash, label=label)

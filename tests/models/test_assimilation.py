@@ -1,6 +1,8 @@
 """Observations in a rollout: the laws of Bayes for Gaussians, and no change where nothing is observed."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from biasbound.core.noise import alpha_bar
 from biasbound.core.oracle import WienerOracle
 from biasbound.core.sample import denoise_chain
 from biasbound.core.schedule import log_uniform
+from biasbound.data.trajectories import Trajectories
 from biasbound.models.assimilation import Assimilation, Gain, Nudging, Observations
 from biasbound.models.correction import Moment
 from biasbound.models.direct import Direct
@@ -159,3 +162,13 @@ def test_what_cannot_be_observed_is_refused():
         Assimilation(Observations(values, where, (0.1,)), 3, Gain(), (1.0,))(torch.zeros(4, 1, 8), LAST)
     with pytest.raises(ValueError, match="radius > 0"):
         Gain(radius=0.0)
+
+
+def test_the_program_of_the_page_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "assimilation.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    emulator("eps").save("emulator")
+    Trajectories.from_array(advected(4, frames=4).numpy(), dt=0.2, channels=["u"]).save("test.h5")
+    exec(program, known := {})  # noqa: S102 - our own page
+    assert known["tracked"].states.shape == (32, 4, 3, 1, 16)
