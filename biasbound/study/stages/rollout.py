@@ -147,12 +147,14 @@ def write_rollout(
     begun, past = Starts.of(emulator, data, options, seed), emulator.model.frame.task.past
     if constrain is not None:
         begun = replace(begun, more=begun.more | {"correct": always(constraint(constrain, data.layout))})
+    about: dict[str, Any] = {"given frames": past, "members": begun.members, "seed": options.seed}
+    about |= {} if constrain is None else {"constrained": constrain}
     layout = replace(_placed(data), trajectories=len(begun.x0), frames=begun.steps)
     facts = {
         "start": past * data.dt,
         "labels": data.labels,
         "mask": None if emulator.mask is None else emulator.mask.cpu().numpy(),
-        "provenance": {"rollout": {"given frames": past, "members": begun.members, "seed": options.seed}},
+        "provenance": {"rollout": about},
     }
     broken = torch.zeros(begun.members, len(begun.x0), dtype=torch.int64)
     with _writing(path, layout, begun.members, overwrite, facts) as put:
