@@ -185,6 +185,7 @@ def _predict(commands: Any) -> None:
     add("--trajectories", type=int, help="how many (default: all)")
     add("--members", type=int, default=1)
     add("--seed", type=int, default=0)
+    add("--constrain", metavar="NAME", help="project every estimate onto states that are zero-mean or divergence-free")
     add("--force", action="store_true", help="replace an existing file")
     _network(parser)
     _stride(parser)

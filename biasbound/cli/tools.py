@@ -4,22 +4,32 @@ import argparse
 
 from biasbound.cli.reading import reading
 from biasbound.cli.subject import loaded, opened
+from biasbound.core.constraints import constraint
 from biasbound.data.formats import load
+from biasbound.data.trajectories import Trajectories
 from biasbound.metrics.files import open_scene
 from biasbound.metrics.rows import About, write_rows
 from biasbound.metrics.score import score as scored
+from biasbound.registry import allow
 from biasbound.report.tables import demo_table
 from biasbound.study.config import RolloutConfig
 from biasbound.study.stages.rollout import write_rollout
+
+TOLD = 1e-4  # relative size above which a breach of a constraint by the data is told
 
 
 def predict(given: argparse.Namespace) -> None:
     """Roll an emulator out and write its states as they are made."""
     options = RolloutConfig(trajectories=given.trajectories, steps=given.steps, members=given.members, seed=given.seed)
-    made = write_rollout(loaded(given.emulator, given), opened(given), given.out, options, overwrite=given.force)
+    if given.constrain is not None:
+        allow([given.constrain])
+    emulator, data = loaded(given.emulator, given), opened(given)
+    made = write_rollout(emulator, data, given.out, options, constrain=given.constrain, overwrite=given.force)
     print(f"{made.path}: {' × '.join(map(str, made.shape))} (members, trajectories, frames, channels, grid) written")
     if made.lost:
         print(f"{made.lost} trajectories became non-finite, the first at step {made.broken[made.broken > 0].min()}")
+    if given.constrain is not None and (share := _broken_by_data(given.constrain, data)) > TOLD:
+        print(f"note: the data's own first frames break {given.constrain} by {100 * share:.2g} % of their size")
     if given.out.suffix != ".npy":
         print(f"next: biasbound data info {given.out}")
         return
@@ -35,6 +45,12 @@ def export(given: argparse.Namespace) -> None:
         raise ValueError(f"--grid is a number of points per axis, with commas between, got {given.grid!r}") from None
     loaded(given.emulator, given).export(given.out, given.format, grid)
     print(f"wrote {given.out}: {given.out.stat().st_size:,} bytes; the answers are those of the emulator")
+
+
+def _broken_by_data(name: str, data: Trajectories) -> float:
+    """‖x − P x‖/‖x‖ over the first frames: where the truth does not obey, a constraint costs accuracy."""
+    x = data.first()
+    return float((x - constraint(name, data.layout)(x)).norm() / x.norm())
 
 
 def score(given: argparse.Namespace) -> None:

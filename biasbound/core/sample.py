@@ -14,6 +14,9 @@ fresh noise ε:  ε′ = c ε_est + √(1 − c²) ε,  ε_est = (ŷ_t − √�
 
 Sampling, the proxy estimate and the inference-input errors all use this loop. Whether gradients
 flow through it depends on the caller's grad mode.
+
+Whatever else is known about y (observations, a conserved mean, zero divergence) enters by one hook:
+`correct(y_est, σ_t)` takes the place of the estimate before it is noised again, and of the output.
 """
 
 from __future__ import annotations
@@ -32,9 +35,10 @@ from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.noise import Condition, State, coefficients, draw, log_snr, renoise
 from biasbound.core.schedule import Schedule
 
-__all__ = ["Step", "Transition", "denoise_chain", "descend", "proxy_estimate", "sample"]
+__all__ = ["Correct", "Step", "Transition", "denoise_chain", "descend", "proxy_estimate", "sample"]
 
 Transition = Literal["renoise", "ddpm", "ddim"]
+Correct = Callable[[State, float], State]  # (y_est, σ) ↦ the estimate that the chain goes on with
 
 
 class Step(NamedTuple):
@@ -55,14 +59,20 @@ def denoise_chain(
     noise: Callable[[int], State],
     start: int | None = None,
     transition: Transition = "renoise",
+    correct: Correct | None = None,
     allow_nonfinite: bool = False,
 ) -> Iterator[Step]:
-    """From y_t at level `start` (default T) down to level 0; `noise(t)` is the ε of level t."""
+    """From y_t at level `start` (default T) down to level 0; `noise(t)` is the ε of level t.
+
+    Each step holds the estimate after `correct`.
+    """
     if transition not in get_args(Transition):
         raise ValueError(f"unknown transition {transition!r}; choose from {', '.join(get_args(Transition))}")
     for t in range(schedule.top if start is None else start, -1, -1):
         sigma = schedule.level(t)
         y_est = ask(denoiser, y_t, x, sigma, allow_nonfinite=allow_nonfinite)
+        if correct is not None:
+            y_est = correct(y_est, sigma)
         yield Step(t, sigma, y_t, y_est)
         if t > 0:
             below = schedule.level(t - 1)
@@ -104,6 +114,7 @@ def sample(
     generator: torch.Generator | None = None,
     start: State | None = None,
     like: State | None = None,
+    correct: Correct | None = None,
     allow_nonfinite: bool = False,
 ) -> State:
     """M_θ(x): one emulated step, from `start` or from ŷ_T ~ N(0, I) with the shape of `like` or x.
@@ -119,6 +130,7 @@ def sample(
         schedule,
         noise=lambda _: draw(y_T, generator),
         transition=transition,
+        correct=correct,
         allow_nonfinite=allow_nonfinite,
     )
     return _last(chain).y_est

@@ -15,7 +15,7 @@ is NaN, and spectra of the frame are NaN. Finite but absurd states are scored as
 (`escaped` counts them).
 """
 
-from biasbound.metrics import standard
+from biasbound.metrics import standard, weather
 from biasbound.metrics.arrays import Array, Mask, at_points, broken, escaped, filled
 from biasbound.metrics.correlation import CorrelationTime, correlation_frames, correlation_time, share
 from biasbound.metrics.derivatives import derivative, vorticity
@@ -88,6 +88,7 @@ METRICS: dict[str, Metric] = home(
         "fsd": standard.fsd_centred,
         "fsd_legacy": standard.fsd_legacy,
         "ensemble": standard.ensemble,
+        "weather": weather.weather,
         "broken": standard.breaks,
         "escaped": standard.escapes,
     },

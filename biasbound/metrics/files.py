@@ -9,6 +9,7 @@ import numpy as np
 
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics.arrays import Mask, at_points
+from biasbound.metrics.globe import Globe
 from biasbound.metrics.scene import Scene
 
 __all__ = ["open_scene"]
@@ -32,6 +33,7 @@ def open_scene(
         truth.read(0, found.shape[1], slice(1, found.shape[2] + 1)),
         spread=None if train is None else train.statistics.std,
         mask=mask_of(truth),
+        globe=Globe.of(truth, train),
     )
 
 

@@ -21,6 +21,7 @@ from biasbound.data.layout import Layout
 from biasbound.metrics.arrays import Array, Mask, at_points, check_step, double, filled
 from biasbound.metrics.derivatives import each_axis
 from biasbound.metrics.errors import Scale
+from biasbound.metrics.globe import Globe
 from biasbound.metrics.intervals import Interval
 
 __all__ = ["STEPS", "Metric", "Result", "Scene"]
@@ -51,6 +52,7 @@ class Scene:
     steps: tuple[int, ...] = ()  # the frames to score, counted from 1
     correlate: str = "field"  # what a correlation time compares: field or vorticity
     mask: Mask | None = None  # *N, True where a point is valid; None: all are
+    globe: Globe | None = None  # where one axis is a latitude
 
     def __post_init__(self) -> None:
         made, true = tuple(self.prediction.shape), tuple(self.truth.shape)
@@ -89,6 +91,7 @@ class Scene:
         steps: Iterable[int] = (),
         correlate: str | None = None,
         mask: Mask | None = None,
+        globe: Globe | None = None,
     ) -> Scene:
         """A scene with the time step and the grid of `layout`.
 
@@ -105,6 +108,7 @@ class Scene:
             steps=tuple(steps),
             correlate=correlate or (layout.correlate if mask is None else "field"),
             mask=mask,
+            globe=globe,
         )
 
     @property
@@ -124,7 +128,8 @@ class Scene:
         if self.mask is None:
             return self
         made, true = at_points(self.prediction, self.mask), at_points(self.truth, self.mask)
-        return replace(self, prediction=made, truth=true, mask=None, spacing=(), periodic=())
+        globe = None if self.globe is None else self.globe.at(self.mask)
+        return replace(self, prediction=made, truth=true, mask=None, spacing=(), periodic=(), globe=globe)
 
     @cached_property
     def grids(self) -> Scene:

@@ -15,6 +15,7 @@ import numpy as np
 
 from biasbound.metrics.arrays import Array
 from biasbound.metrics.frechet import FewSamples
+from biasbound.metrics.globe import Globe
 from biasbound.metrics.rows import About, Row, select
 from biasbound.metrics.scene import Scene
 from biasbound.metrics.score import score as rows_of
@@ -106,6 +107,7 @@ def score(
     count, steps = frames
     start = truth.read(0, count, slice(past - 1, past))[:, 0]
     facts = {"spread": (train or truth).statistics.std, "mask": getattr(truth, "mask", None)}
+    facts["globe"] = Globe.of(truth, train)
     following = truth.read(0, count, slice(past, past + steps))
     made: dict[str, Array] = {name: states}
     for baseline in baselines:

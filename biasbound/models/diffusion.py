@@ -15,7 +15,7 @@ from torch import Tensor
 from biasbound.core.denoise import NetDenoiser, Scaled
 from biasbound.core.losses import Scalar, diffusion_loss, full_unrolled_loss, proxy_unrolled_loss
 from biasbound.core.noise import Condition, State
-from biasbound.core.sample import Transition, sample
+from biasbound.core.sample import Correct, Transition, sample
 from biasbound.core.schedule import Schedule
 from biasbound.models.model import Examples, Frame, Model, Recipe, Settings
 
@@ -92,9 +92,18 @@ class Diffusion(NetDenoiser, Model):
         )
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
-        like = self.frame.task.guess(x, self.frame.channels)
+        return self.corrected(x, generator, None)
+
+    def corrected(self, x: Condition, generator: torch.Generator | None, correct: Correct | None) -> State:
         return sample(
-            self, x, self.schedule, transition=self.transition, generator=generator, like=like, allow_nonfinite=True
+            self,
+            x,
+            self.schedule,
+            transition=self.transition,
+            generator=generator,
+            like=self.frame.task.guess(x, self.frame.channels),
+            correct=correct,
+            allow_nonfinite=True,
         )
 
 

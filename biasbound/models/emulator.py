@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ from biasbound.core.mask import Mask, cleared
 from biasbound.core.noise import Condition, RowGenerator, State
 from biasbound.core.schedule import Schedule
 from biasbound.models.artifact import Facts, read_model, write_model
+from biasbound.models.assimilation import Assimilation, Gain, Observations
+from biasbound.models.correction import Correction, Moment, all_of
 from biasbound.models.hub import fetched, hub_name, push
 from biasbound.models.model import Model
 from biasbound.models.normalise import Conditions, Normalisation
@@ -105,16 +108,36 @@ class Emulator:
         return next(self.unroll(x, conditions, generator))
 
     def unroll(
-        self, x0: Start, conditions: Conditions = None, generator: torch.Generator | None = None
+        self,
+        x0: Start,
+        conditions: Conditions = None,
+        generator: torch.Generator | None = None,
+        correct: Correction | None = None,
     ) -> Iterator[State]:
-        """x̂¹, x̂², … without end: the one rollout loop. Conditions stay as they are."""
+        """x̂¹, x̂², … without end: the one rollout loop. Conditions stay as they are.
+
+        `correct` is applied, in physical units, to every estimate on the way to a state and to the state itself.
+        """
         x = self.condition(x0, conditions)
-        while True:
+        for k in count(1):
             with torch.no_grad():
-                y = self.model.advance(x, generator)
+                y = self._answer(x, generator, correct, k)
                 x = self.model.frame.task.follow(x, y)
                 made = self.decoded(y)
             yield made
+
+    def _answer(self, x: Condition, generator: torch.Generator | None, correct: Correction | None, step: int) -> State:
+        """One step in the network's units, with what is known in physical ones; what is left alone keeps every bit."""
+        if correct is None:
+            return self.model.advance(x, generator)
+        units, lowest = self.normalisation, 0.0 if self.schedule is None else self.schedule.level(0)
+
+        def corrected(y_est: State, sigma: float) -> State:
+            state = units.decode(y_est)
+            found = correct(state, Moment(step, sigma, sigma <= lowest, generator))
+            return y_est if found is state else cleared(units.encode(found), self.mask)
+
+        return self.model.corrected(x, generator, corrected)
 
     def stream(
         self,
@@ -125,6 +148,7 @@ class Emulator:
         *,
         conditions: Conditions = None,
         batch: int = 64,
+        correct: Correction | None = None,
     ) -> Iterator[Float[Tensor, "M B C *N"]]:
         """x̂¹ … x̂^K of `members` rollouts from each x0, frame by frame: memory does not grow with K = `steps`.
 
@@ -141,7 +165,7 @@ class Emulator:
             rows = torch.arange(start, min(start + batch, count))
             own = rows % len(x0)
             told = None if conditions is None else conditions[own]
-            groups.append(self.unroll(x0[own], told, RowGenerator([seeds[i] for i in rows.tolist()])))
+            groups.append(self.unroll(x0[own], told, RowGenerator([seeds[i] for i in rows.tolist()]), correct))
 
         def frames() -> Iterator[Float[Tensor, "M B C *N"]]:
             for _ in range(steps):  # all groups go on together, each with its own batch and noise
@@ -159,9 +183,10 @@ class Emulator:
         *,
         conditions: Conditions = None,
         batch: int = 64,
+        correct: Correction | None = None,
     ) -> Rollout:
         """The frames of `stream` in memory, and which trajectories broke."""
-        frames = self.stream(x0, steps, members, generator, conditions=conditions, batch=batch)
+        frames = self.stream(x0, steps, members, generator, conditions=conditions, batch=batch, correct=correct)
         state = x0.shape[1:] if self.model.frame.task.past == 1 else x0.shape[2:]
         states = torch.empty(members, len(x0), steps, *state, dtype=x0.dtype)
         broken = torch.zeros(members, len(x0), dtype=torch.int64)
@@ -176,6 +201,30 @@ class Emulator:
                 stacklevel=2,
             )
         return Rollout(states, broken)
+
+    def assimilate(
+        self,
+        x0: Float[Tensor, "M B *start"],
+        observations: Observations,
+        generator: torch.Generator | None = None,
+        *,
+        gain: Gain | None = None,
+        steps: int | None = None,
+        conditions: Conditions = None,
+        constrain: Correction | None = None,
+    ) -> Rollout:
+        """A rollout of M members from their own starts, which observations pull towards the truth as it goes on.
+
+        Without observations it is the rollout. It goes on to the last observed frame, or to frame `steps`; `constrain`
+        is applied after the observations. All rows are computed together, because members correct each other.
+        """
+        members, rows = len(x0), x0.flatten(0, 1)
+        told = None if conditions is None else conditions.repeat(members, *[1] * (conditions.ndim - 1))
+        correct = all_of(Assimilation(observations, members, gain or Gain(), self.normalisation.std), constrain)
+        length = observations.steps if steps is None else steps
+        made = self.rollout(rows, length, 1, generator, conditions=told, batch=len(rows), correct=correct)
+        shape = members, x0.shape[1]
+        return Rollout(made.states.reshape(*shape, *made.states.shape[2:]), made.broken.reshape(shape))
 
     def scored(self, rows: Iterable[Any]) -> Emulator:
         """With its scores, for its card: those of the rows that are about its method and seed."""

@@ -29,7 +29,7 @@ from torch import nn
 from biasbound.core.losses import Scalar
 from biasbound.core.mask import Mask, cleared
 from biasbound.core.noise import Condition, State
-from biasbound.core.sample import Transition
+from biasbound.core.sample import Correct, Transition
 from biasbound.core.schedule import Schedule
 from biasbound.core.target import PLAIN, Target
 from biasbound.models.task import Forecast, Task
@@ -116,6 +116,10 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
         """y from x; non-finite values are returned, not hidden."""
+
+    def corrected(self, x: Condition, generator: torch.Generator | None, correct: Correct) -> State:
+        """y from x with every estimate on the way to it corrected; by default only the answer, as one of σ = 0."""
+        return correct(self.advance(x, generator), 0.0)
 
     @property
     def calls(self) -> int:

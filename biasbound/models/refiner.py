@@ -19,6 +19,7 @@ from torch import Tensor
 from biasbound.core.losses import Scalar
 from biasbound.core.mask import cleared, valid
 from biasbound.core.noise import Condition, State, draw, draw_index
+from biasbound.core.sample import Correct
 from biasbound.models.model import Examples, Frame, Model, Settings
 
 __all__ = ["Refiner"]
@@ -51,13 +52,20 @@ class Refiner(Model):
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
         """ŷ after the first prediction and all refinements."""
+        return self.corrected(x, generator, None)
+
+    def corrected(self, x: Condition, generator: torch.Generator | None, correct: Correct | None) -> State:
+        target, last = self.frame.target, len(self.levels) - 1
         z = torch.zeros_like(self.frame.task.guess(x, self.frame.channels))
         for k in range(len(self.levels)):
             index = torch.full((x.shape[0],), k)
             z_k = self.noised(z, index, draw(z, generator) if k else z)
             output = self.output(z_k, x, index)
             z = z_k - self.levels[k] * output if k else output
-        return cleared(self.frame.target.decode(z, x), self.mask)
+            if correct is not None and k < last:
+                z = target.encode(correct(target.decode(z, x), self.levels[k]), x)
+        y = cleared(target.decode(z, x), self.mask)
+        return y if correct is None else correct(y, 0.0)
 
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
         """E_k ‖output − objective‖² over the first prediction and all K refinements.

@@ -130,3 +130,16 @@ def test_the_command_writes_by_the_ending_of_its_file(tmp_path, capsys):
     argv[3] = tmp_path / "one.h5"
     refused([*argv, tmp_path / "q.nc"], capsys, "one.h5", "--steps")
     assert not (tmp_path / "q.nc").exists()
+
+
+def test_the_command_projects_every_state_and_says_where_the_data_do_not_obey(tmp_path, capsys):
+    emulator("eps").save(tmp_path / "emulator")
+    save(data(), tmp_path / "waves.h5")
+    argv = ["predict", tmp_path / "emulator", "--data", tmp_path / "waves.h5", "--constrain"]
+    code, said, _ = called([*argv, "zero-mean", "--out", tmp_path / "p.npy"], capsys)
+    assert code == 0
+    assert np.abs(np.load(tmp_path / "p.npy").mean(-1)).max() < 1e-5
+    share = (data().first().mean(-1, keepdim=True).expand(-1, -1, 16).norm() / data().first().norm()).item()
+    assert ("break zero-mean by" in said) == (share > 1e-4)
+    refused([*argv, "zero", "--out", tmp_path / "q.npy"], capsys, "no constraint 'zero'", "divergence-free")
+    refused([*argv, "divergence-free", "--out", tmp_path / "q.npy"], capsys, "on a periodic grid")

@@ -18,10 +18,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from biasbound._io import replacing, write_json
+from biasbound.core.constraints import constraint
 from biasbound.data.formats.stream import FrameWriter
 from biasbound.data.layout import Coordinates, Layout
 from biasbound.data.statistics import require_finite
 from biasbound.data.trajectories import Trajectories
+from biasbound.models.correction import always
 from biasbound.models.emulator import Broken, Emulator, broken_by, load
 from biasbound.study.config import RolloutConfig
 from biasbound.study.jobs import RolloutJob
@@ -60,7 +62,7 @@ class Starts:
     steps: int
     members: int
     generator: torch.Generator
-    more: dict[str, Any]  # conditions, batch
+    more: dict[str, Any]  # conditions, batch, correction
 
     @classmethod
     def of(cls, emulator: Emulator, data: Trajectories, options: RolloutConfig, seed: int = 0) -> Starts:
@@ -118,16 +120,17 @@ def predict(
     steps: int | None = None,
     members: int = 1,
     seed: int = 0,
+    constrain: str | None = None,
     overwrite: bool = False,
 ) -> Written:
     """Write a rollout from the first frames of every trajectory, as .nc, .zarr, .h5 or .npy, frame by frame.
 
     Memory does not grow with `steps` (by default to the end of the data). Channels, units, axes and coordinates are
     those of the data. The values are those of `Emulator.rollout` with a generator of this seed. The file is whole, or it
-    is not there.
+    is not there. `constrain` names one of `biasbound.core.constraints.CONSTRAINTS`, which every state then obeys.
     """
     wanted = RolloutConfig(steps=steps, members=members, seed=seed)
-    return write_rollout(emulator, data, Path(path), wanted, overwrite=overwrite)
+    return write_rollout(emulator, data, Path(path), wanted, constrain=constrain, overwrite=overwrite)
 
 
 def write_rollout(
@@ -137,16 +140,21 @@ def write_rollout(
     options: RolloutConfig,
     seed: int = 0,
     *,
+    constrain: str | None = None,
     overwrite: bool = True,
 ) -> Written:
     """`predict` with the options of a study; a .npy file holds the array (M, S, K, C, *N) alone."""
     begun, past = Starts.of(emulator, data, options, seed), emulator.model.frame.task.past
+    if constrain is not None:
+        begun = replace(begun, more=begun.more | {"correct": always(constraint(constrain, data.layout))})
+    about: dict[str, Any] = {"given frames": past, "members": begun.members, "seed": options.seed}
+    about |= {} if constrain is None else {"constrained": constrain}
     layout = replace(_placed(data), trajectories=len(begun.x0), frames=begun.steps)
     facts = {
         "start": past * data.dt,
         "labels": data.labels,
         "mask": None if emulator.mask is None else emulator.mask.cpu().numpy(),
-        "provenance": {"rollout": {"given frames": past, "members": begun.members, "seed": options.seed}},
+        "provenance": {"rollout": about},
     }
     broken = torch.zeros(begun.members, len(begun.x0), dtype=torch.int64)
     with _writing(path, layout, begun.members, overwrite, facts) as put:
