@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from biasbound.metrics.rows import Row, over_seeds, select
-from biasbound.models.method import PERSISTENCE, order_of, title_of
+from biasbound.models.method import GUESSES, order_of, title_of
 from biasbound.report.errors import NORMALISED, at_step, one_step
 from biasbound.report.layout import Cell, Line, Table
 
@@ -133,7 +133,7 @@ def _group(rows: Sequence[Row], columns: Sequence[str], named: bool) -> tuple[Li
     own = [select(rows, method=label) for label in labels]
     entries = [[COLUMNS[name](part, last) for name in columns] for part in own]
     lines: list[Line] = []
-    for i, (label, cells) in enumerate(zip(labels, _with_best(entries, labels.count(PERSISTENCE)), strict=True)):
+    for i, (label, cells) in enumerate(zip(labels, _with_best(entries, len({*labels} & {*GUESSES})), strict=True)):
         first = [Cell(DATASETS.get(dataset, dataset) if i == 0 else "")] if named else []
         ruled = i > 0 and _searched(label) != _searched(labels[i - 1])
         lines.append(Line((*first, Cell(title_of(label)), *cells), ruled))
