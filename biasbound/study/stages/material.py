@@ -137,7 +137,10 @@ def task_of(told: TaskConfig, data: Layout) -> Task:
     """The task that a config names, on these data: it is told their grid and boundaries where it has fields for them."""
     kind = find(TASKS, told.name)
     known = {"grid": data.grid, "periodic": data.periodic}
-    own = {name: value for name, value in known.items() if name in getattr(kind, "__dataclass_fields__", {})}
+    names = getattr(kind, "__dataclass_fields__", {})
+    if unknown := sorted(told.options.keys() - names.keys()):
+        raise ValueError(f"task.options of {told.name}: it has no {unknown[0]}; it has {', '.join(names)}")
+    own = {name: value for name, value in known.items() if name in names}
     history = {"history": told.history} if told.name == "forecast" or told.history != 1 else {}
     made: Task = as_kind(kind, {**own, **history, **told.options}, f"task.options of {told.name}")
     return made
