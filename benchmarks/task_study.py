@@ -66,7 +66,7 @@ def found(run: Path, method: str, value: float = math.nan) -> Found:
     numbers = {name: select(rows, metric=metric, step=1)[0].value for name, metric in SCORES.items()}
     scores = {name: math.nan if number is None else number for name, number in numbers.items()}
     scores["RMSE of the mean"] = math.sqrt(scores["RMSE of the mean"])
-    place = run / "03-train" / method / "seed-0" / "schedule.json"
+    place = run / "03-train" / method / "seed-0" / "emulator" / "schedule.json"
     return Found(value, tuple(Schedule.load(place).sigma) if place.exists() else (), scores)
 
 
