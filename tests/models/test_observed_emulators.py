@@ -8,6 +8,7 @@ from emulators import UNITS
 from toys import SCHEDULE, seeded, stirred
 
 import biasbound
+from biasbound.data.trajectories import Trajectories
 from biasbound.models.emulator import Emulator
 from biasbound.models.model import Frame, make, target_of
 from biasbound.models.task import TASKS
@@ -15,6 +16,7 @@ from biasbound.models.tasks.reconstruct import Reconstruct
 from biasbound.models.tasks.superresolve import Superresolve
 from biasbound.nets import NetSpec
 from biasbound.registry import name_of
+from biasbound.study.stages.rollout import predict
 
 TASKS_MADE = [Superresolve(4, "subsample", (16,), (False,)), Reconstruct(5, "drawn", 0.1, 3, (16,), (True,))]
 
@@ -58,6 +60,15 @@ def test_a_coarse_field_is_all_that_super_resolution_needs():
     made, x = emulator(TASKS_MADE[0], schedule=SCHEDULE), start()
     fine, coarse = (made.rollout(given, 1, 2, seeded(2)).states for given in (x, x[..., ::4]))
     torch.testing.assert_close(coarse, fine)
+
+
+def test_a_file_of_answers_needs_data_on_their_grid(tmp_path):
+    made, x = emulator(TASKS_MADE[0], "interpolation"), start().numpy()[:, None].repeat(5, 1)
+    fine, coarse = (Trajectories.from_array(x[..., ::n], dt=0.2, channels=["u"], name="data") for n in (1, 4))
+    written = predict(made, fine, tmp_path / "fine.npy", steps=2)
+    assert (written.shape, written.every) == ((1, 3, 2, 1, 16), 2)
+    with pytest.raises(ValueError, match=r"data has the grid \(4,\), but the emulator answers on \(16,\)"):
+        predict(made, coarse, tmp_path / "coarse.npy")
 
 
 def test_a_field_with_gaps_is_all_that_a_reconstruction_needs():

@@ -45,10 +45,16 @@ def make_rollout(job: RolloutJob, place: Place) -> dict[str, Any]:
 
 
 def require_fit(emulator: Emulator, data: Trajectories) -> None:
-    """Refuse data whose channels or time step the emulator does not know."""
+    """Refuse data whose channels, time step or grid the emulator does not know."""
     if data.channels != emulator.channels:
         raise ValueError(
             f"{data.name} has the channels {', '.join(data.channels)}, the emulator {', '.join(emulator.channels)}"
+        )
+    grid = getattr(emulator.model.frame.task, "grid", ()) or data.layout.grid
+    if data.layout.grid != grid:
+        raise ValueError(
+            f"{data.name} has the grid {data.layout.grid}, but the emulator answers on {grid}: give data on that grid; "
+            "in Python, Emulator.step takes coarse fields too"
         )
     if not np.isclose(data.dt, emulator.dt, rtol=1e-6):
         raise ValueError(f"{data.name} has a time step of {data.dt:g}, the emulator was trained with {emulator.dt:g}")
@@ -88,6 +94,8 @@ class Starts:
         steps = len(range(frames.start, frames.stop, frames.step or 1))
         if steps < 1:
             raise ValueError(f"{data.name} ends with the {task.past} frames that are given; say --steps to predict")
+        if known < task.past:
+            raise ValueError(f"{data.name} has {known} frames, fewer than the {task.past} that the emulator is given")
         seen = slice(task.past) if task.advances else frames
         past = np.arange(known)[seen]
         first = data.condition_on(*emulator.conditions).select(slice(count)).windows(0)
