@@ -78,10 +78,11 @@ def draw(sweeps: dict[str, list[Found]], beside: dict[str, Found], title: str, p
     )
     for row, (name, runs) in zip(axes, sweeps.items(), strict=True):
         for axis, score in zip(row, SCORES, strict=True):
-            axis.plot([r.value for r in runs], [r.scores[score] for r in runs], "o-", label="searched")
+            axis.plot([r.scores[score] for r in runs], "o-", label="searched")
             for number, (label, other) in enumerate(beside.items(), 1):
                 axis.axhline(other.scores[score], color=f"C{number}", linestyle="--", linewidth=1, label=label)
-            axis.set(xlabel=name, xscale="log", title=score)
+            axis.set_xticks(range(len(runs)), [f"{r.value:g}" for r in runs])
+            axis.set(xlabel=name, title=score)
             if score in ("spread/skill", "high-band energy/truth"):
                 axis.axhline(1, color="0.7", linewidth=0.8, zorder=0)
     axes[0, 0].legend(fontsize=7)
