@@ -114,7 +114,7 @@ def test_a_study_runs_with_everything_that_others_registered(tmp_path, monkeypat
     np.savetxt("train.tab", np.concatenate([Waves().block(i, i + 1).fields.reshape(1, -1) for i in range(20)]))
     for data in ("--data.size tiny --jobs 1", "--data.train train.tab --jobs 2"):
         assert main(f"run {data[-1]} {STUDY} {data}".split()) == 0
-        assert Path(data[-1], "results.jsonl").read_text().count('"largest"') == 3
+        assert Path(data[-1], "results.jsonl").read_text().count('"largest"') == 4  # with persistence
         assert "even-w-residual" in Path(data[-1], "07-report/index.html").read_text()
     chain = biasbound.load("1/03-train/even-w-residual/seed-0/emulator")
     assert (chain.schedule.sigma, chain.model.frame.task) == (even(6).sigma, Damped(rate=0.8))

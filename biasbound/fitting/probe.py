@@ -110,7 +110,7 @@ class Probe:
         if kind == "diffusion":
             method = Method(schedule=ADAPTIVE, prediction="scaled", residual=setting.residual)
             more = method.options(Settings(schedule=Schedule([grid(SearchOptions()).sigma[-1]])))
-        return method.build(spec, self.task, self.material.scale, more, self.material.mask)
+        return method.build(spec, self.task, self.material.scale(self.task), more, self.material.mask)
 
     def _able(self) -> tuple[str, ...]:
         """The kinds of model that the network can be part of: a module of one's own may fit one of them alone."""

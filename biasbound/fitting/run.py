@@ -158,7 +158,7 @@ def _fit(
     started = time.perf_counter()
     kept = _kept(out, request)
     if kept is None:
-        task = task_of(TaskConfig(history=request.history))
+        task = task_of(TaskConfig(history=request.history), material.train.layout)
         kept = _Kept(request, Probe(material, task, request, watch.say).choose(started))
     for word in kept.choice.words:
         watch.say(word)
@@ -177,7 +177,9 @@ def _fit(
 def planned(data: DataConfig, request: Request) -> list[str]:
     """What a fit would do, after a look at all of the data and a second of updates."""
     started, material = time.perf_counter(), _material(data, Manner())
-    probe = Probe(material, task_of(TaskConfig(history=request.history)), request, lambda text: None)
+    probe = Probe(
+        material, task_of(TaskConfig(history=request.history), material.train.layout), request, lambda text: None
+    )
     updates, pace, parameters = probe.plan(started)
     lines = [describe(material.train), *_notes(material)]
     lines += [

@@ -25,6 +25,8 @@ from biasbound.metrics.frechet import FewSamples, frechet_distance, fsd, fsd_cur
 from biasbound.metrics.intervals import Interval, bootstrap
 from biasbound.metrics.scene import Metric, Result, Scene
 from biasbound.metrics.spectra import (
+    BANDS,
+    band_energies,
     energy_spectrum,
     enstrophy_spectrum,
     radial_spectrum,
@@ -35,6 +37,7 @@ from biasbound.metrics.spectra import (
 from biasbound.registry import home
 
 __all__ = [
+    "BANDS",
     "METRICS",
     "VRMSE_EPS",
     "Array",
@@ -48,6 +51,7 @@ __all__ = [
     "Scale",
     "Scene",
     "at_points",
+    "band_energies",
     "bootstrap",
     "broken",
     "correlation_frames",
@@ -87,7 +91,9 @@ METRICS: dict[str, Metric] = home(
         "correlation_time": standard.correlation_times,
         "fsd": standard.fsd_centred,
         "fsd_legacy": standard.fsd_legacy,
+        "bands": standard.bands,
         "ensemble": standard.ensemble,
+        "ranks": standard.ranks,
         "weather": weather.weather,
         "broken": standard.breaks,
         "escaped": standard.escapes,

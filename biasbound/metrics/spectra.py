@@ -18,9 +18,19 @@ from torch import Tensor
 from biasbound.metrics.arrays import Array, double
 from biasbound.metrics.derivatives import derivative, each_axis, vorticity
 
-__all__ = ["energy_spectrum", "enstrophy_spectrum", "radial_spectrum", "shells", "temporal_spectrum", "wavenumbers"]
+__all__ = [
+    "BANDS",
+    "band_energies",
+    "energy_spectrum",
+    "enstrophy_spectrum",
+    "radial_spectrum",
+    "shells",
+    "temporal_spectrum",
+    "wavenumbers",
+]
 
 Spacing = float | Sequence[float]
+BANDS = ("low", "mid", "high")
 
 
 def shells(grid: Sequence[int], spacing: Spacing = 1.0) -> Int64[Tensor, " *N"]:
@@ -61,6 +71,20 @@ def energy_spectrum(field: Array, rank: int, spacing: Spacing = 1.0) -> Float64[
     if field.ndim < rank + 1:
         raise ValueError(f"an energy spectrum needs (…, C, *N), but this field is {tuple(field.shape)}")
     return radial_spectrum(field, rank, spacing).sum(-2) / 2
+
+
+def band_energies(field: Array, rank: int, spacing: Spacing = 1.0) -> Float64[Tensor, "... 3"]:
+    """The energy in low, middle and high shells; their sum is ½ ⟨Σ_c u_c²⟩.
+
+    With R the shell of Nyquist along the longest side, r³ < R is low and r³ < R² is middle: thirds of the logarithm of
+    the wavenumber. The mean belongs to the low ones.
+    """
+    spectrum = energy_spectrum(field, rank, spacing)
+    sides = zip(field.shape[-rank:], each_axis(spacing, rank, "spacing"), strict=True)
+    _, points = max((n * h, n) for n, h in sides)
+    cube, nyquist = torch.arange(spectrum.shape[-1]) ** 3, max(1, points // 2)
+    band = (cube >= nyquist).long() + (cube >= nyquist**2)
+    return torch.zeros(*spectrum.shape[:-1], 3, dtype=torch.float64).index_add(-1, band, spectrum)
 
 
 def enstrophy_spectrum(

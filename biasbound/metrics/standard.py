@@ -17,13 +17,15 @@ from torch import Tensor
 from biasbound.metrics.arrays import broken, escaped
 from biasbound.metrics.correlation import correlation_time, share
 from biasbound.metrics.derivatives import vorticity
-from biasbound.metrics.ensemble import crps_frames, spread_and_error
+from biasbound.metrics.ensemble import crps_frames, rank_histogram, spread_and_error
 from biasbound.metrics.errors import mse_frames, vrmse_frames
 from biasbound.metrics.frechet import fsd
 from biasbound.metrics.intervals import Interval, bootstrap
 from biasbound.metrics.scene import Result, Scene
+from biasbound.metrics.spectra import BANDS, band_energies
 
 __all__ = [
+    "bands",
     "breaks",
     "correlation_times",
     "ensemble",
@@ -32,6 +34,7 @@ __all__ = [
     "fsd_legacy",
     "mse",
     "mse_norm",
+    "ranks",
     "vrmse",
 ]
 
@@ -63,7 +66,12 @@ def mse_norm(scene: Scene) -> Iterator[Result]:
 
 
 def correlation_times(scene: Scene) -> Iterator[Result]:
-    """Time for which the correlation with the truth stays above 0.8: mean, worst and best."""
+    """Time for which the correlation with the truth stays above 0.8: mean, worst and best.
+
+    A single frame has no such time.
+    """
+    if scene.frames < 2:
+        return
     scene, of = scene.points, None
     if scene.correlate == "vorticity":
         of = partial(vorticity, periodic=scene.periodic, spacing=scene.spacing)
@@ -98,13 +106,32 @@ def fsd_legacy(scene: Scene) -> Iterator[Result]:
     yield from _distances("fsd_legacy", "authors", scene)
 
 
+def _quotient(values: Float[Tensor, "B S 2"]) -> Float[Tensor, " B"]:
+    above, below = values.mean(1).unbind(1)
+    return above / below
+
+
+def bands(scene: Scene) -> Iterator[Result]:
+    """Energy in low, middle and high wavenumbers over the truth's: below 1 is too smooth, above 1 too rough.
+
+    Masked points as in `fsd_centred`.
+    """
+    scene, lost = scene.grids, broken(scene.points.first)
+    for step in scene.steps:
+        frames = (fields[:, step - 1] for fields in (scene.first, scene.truth))
+        made, true = (band_energies(f, scene.truth.ndim - 3, scene.spacing) for f in frames)
+        made[(lost > 0) & (lost <= step)] = torch.nan
+        for band, pair in zip(BANDS, torch.stack([made, true], -1).unbind(1), strict=True):
+            if float(pair[:, 1].mean()) > 0:  # no energy has no share of it
+                yield Result(f"energy_{band}", bootstrap(pair, _quotient), step)
+
+
 def _ratio(values: Float[Tensor, "B S 2"]) -> Float[Tensor, " B"]:
-    spread, error = values.mean(1).unbind(1)
-    return (spread / error).sqrt()
+    return _quotient(values).sqrt()
 
 
 def ensemble(scene: Scene) -> Iterator[Result]:
-    """Fair CRPS and spread over skill of several members."""
+    """Fair CRPS, squared error of the mean, and spread over skill, of several members."""
     if len(scene.prediction) < 2:
         return
     scene = scene.points
@@ -112,8 +139,25 @@ def ensemble(scene: Scene) -> Iterator[Result]:
     table = spread_and_error(scene.prediction, scene.truth)
     for step in scene.steps:
         yield Result("crps", bootstrap(crps[:, step - 1]), step)
+        yield Result("ensemble_mse", bootstrap(table[:, step - 1, 1]), step)
         if bool((table[:, step - 1] != 0).any()):  # no spread and no error have no ratio
             yield Result("spread_skill", bootstrap(table[:, step - 1], _ratio), step)
+
+
+def ranks(scene: Scene) -> Iterator[Result]:
+    """How often the truth has each rank among several members, over all frames: 1 is as often as it should be.
+
+    `rank` has the rank as its step, 0 … M. `rank_distance` is the share of ranks that would have to change for a flat
+    histogram.
+    """
+    if len(scene.prediction) < 2:
+        return
+    counts = rank_histogram(scene.points.prediction, scene.points.truth).counts
+    if sum(counts):  # else every frame is broken
+        often = torch.tensor(counts, dtype=torch.float64) * len(counts) / sum(counts)
+        for rank, value in enumerate(often):
+            yield Result("rank", value, rank)
+        yield Result("rank_distance", (often - 1).abs().mean() / 2)
 
 
 def breaks(scene: Scene) -> Iterator[Result]:

@@ -30,7 +30,7 @@ from biasbound.models.hub import fetched, hub_name, push
 from biasbound.models.model import Model
 from biasbound.models.normalise import Conditions, Normalisation
 
-__all__ = ["Broken", "Emulator", "Rollout", "broken_by", "load"]
+__all__ = ["Broken", "Emulator", "Rollout", "broken_by", "collected", "load"]
 
 Start = Float[Tensor, "B *start"]  # the present state (B, C, *N), or the last H frames (B, H, C, *N)
 
@@ -187,12 +187,7 @@ class Emulator:
     ) -> Rollout:
         """The frames of `stream` in memory, and which trajectories broke."""
         frames = self.stream(x0, steps, members, generator, conditions=conditions, batch=batch, correct=correct)
-        state = x0.shape[1:] if self.model.frame.task.past == 1 else x0.shape[2:]
-        states = torch.empty(members, len(x0), steps, *state, dtype=x0.dtype)
-        broken = torch.zeros(members, len(x0), dtype=torch.int64)
-        for k, frame in enumerate(frames):
-            states[:, :, k] = frame
-            broken = broken_by(broken, k + 1, frame, self.mask)
+        states, broken = collected(frames, steps, self.mask)
         if bool(broken.any()):
             warnings.warn(
                 f"{int((broken > 0).sum())} of {broken.numel()} trajectories became non-finite, the first at step "
@@ -266,6 +261,19 @@ def broken_by(
     """The step of each trajectory's first non-finite value at a valid point, after frame k; 0 for none so far."""
     fine = frame.isfinite() if mask is None else frame.isfinite() | ~mask.cpu()
     return torch.where((broken == 0) & ~fine.flatten(2).all(2), k, broken)
+
+
+def collected(
+    frames: Iterable[Float[Tensor, "M B C *N"]], steps: int, mask: Mask | None = None
+) -> tuple[Float[Tensor, "M B K C *N"], Int[Tensor, "M B"]]:
+    """K = `steps` frames as one array, and the step at which each trajectory broke (0: never)."""
+    for k, frame in enumerate(frames):
+        if k == 0:  # the answer's grid may be finer than what was given
+            states = frame.new_empty(*frame.shape[:2], steps, *frame.shape[2:])
+            broken = torch.zeros(frame.shape[:2], dtype=torch.int64)
+        states[:, :, k] = frame
+        broken = broken_by(broken, k + 1, frame, mask)
+    return states, broken
 
 
 def load(folder: str | os.PathLike[str], net: Any = None, *, revision: str | None = None) -> Emulator:

@@ -3,7 +3,8 @@
 A label is a base followed by its options, in this order:
 
     base     direct, refiner, or another registered model; for diffusion its schedule: adaptive, a registered one, FILE.json;
-             persistence, which has nothing to train and stands in every table of forecasts
+             persistence and interpolation, the first guess of a task, which have nothing to train: one of them stands
+             in every table
     -v, -x0  the prediction of a diffusion model, where it is not ε
     -residual                the network learns the increment over the task's first guess
     -focus                   the lowest level is trained more than the others
@@ -31,9 +32,10 @@ from biasbound.models.task import Task
 from biasbound.nets import NetSpec
 from biasbound.registry import find, known
 
-__all__ = ["ADAPTIVE", "FINETUNES", "PERSISTENCE", "Method", "method", "order_of", "title_of"]
+__all__ = ["ADAPTIVE", "FINETUNES", "GUESSES", "Method", "method", "order_of", "title_of"]
 
-ADAPTIVE, PERSISTENCE = "adaptive", "persistence"
+ADAPTIVE = "adaptive"
+GUESSES = ("persistence", "interpolation")  # what a table compares all others with
 FINETUNES = {"proxy": "Proxy UT", "full": "Full UT"}
 OLD = {"unet": "direct"}  # names that older records and configs use
 
@@ -123,8 +125,8 @@ class Method:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Its place in a table: persistence, direct models, fixed schedules, other models, searched ones; then by label."""
-        names = [PERSISTENCE, "direct", *SCHEDULES, *_models(), ADAPTIVE]
+        """Its place in a table: first guesses, direct models, fixed schedules, other models, searched ones; then by label."""
+        names = [*GUESSES, "direct", *SCHEDULES, *_models(), ADAPTIVE]
         base = self.schedule or self.model
         return names.index(base) if base in names else len(names) - 1, _natural(self.label)
 

@@ -168,6 +168,7 @@ MODELS: dict[str, Any] = home(
         "direct": "biasbound.models.direct:Direct",
         "refiner": "biasbound.models.refiner:Refiner",
         "persistence": "biasbound.models.persistence:Persistence",
+        "interpolation": "biasbound.models.persistence:Interpolation",
     },
 )
 

@@ -1,4 +1,4 @@
-"""Persistence: the answer is the task's first guess, for a forecast the present state. It has nothing to train."""
+"""The task's first guess as the answer: the present state, or an interpolation. There is nothing to train."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from biasbound.core.mask import cleared, valid
 from biasbound.core.noise import Condition, State
 from biasbound.models.model import Examples, Model
 
-__all__ = ["Persistence"]
+__all__ = ["Interpolation", "Persistence"]
 
 
 class Persistence(Model):
@@ -32,3 +32,7 @@ class Persistence(Model):
         """‖ŷ − y‖² of the first target: there is no gradient."""
         x, (y, *_) = self.windows(batch)
         return valid(self.advance(x) - y, self.mask).square().mean()
+
+
+class Interpolation(Persistence):
+    """The same for a task whose first guess interpolates what was observed: another name for another meaning."""

@@ -8,7 +8,7 @@ and the rollout loop ask the task and know no order of channels.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -17,7 +17,7 @@ from torch import Tensor
 from biasbound.core.noise import Condition, State
 from biasbound.registry import home
 
-__all__ = ["TASKS", "Forecast", "Task", "Window"]
+__all__ = ["TASKS", "Forecast", "Planes", "Task", "Window"]
 
 Window = Float[Tensor, "B W C *N"]
 Planes = Float[Tensor, "B P *N"]
@@ -25,7 +25,18 @@ Planes = Float[Tensor, "B P *N"]
 
 @runtime_checkable
 class Task(Protocol):
-    """A small frozen value; its fields are JSON values, under its name in `TASKS`."""
+    """A small frozen value; its fields are JSON values, under its name in `TASKS`.
+
+    Fields called `grid` and `periodic` are those of the data: a study fills them in.
+    """
+
+    @property
+    def advances(self) -> bool:
+        """Whether an answer is the next frame, so that answers can follow one another; else every frame stands alone."""
+
+    @property
+    def baseline(self) -> str:
+        """The model of `MODELS` that answers with the first guess: what a table compares all others with."""
 
     @property
     def past(self) -> int:
@@ -54,6 +65,8 @@ class Task(Protocol):
 class Forecast:
     """The next frame from the last `history` frames; x holds the newest frame first, then what only informs."""
 
+    advances: ClassVar[bool] = True
+    baseline: ClassVar[str] = "persistence"
     history: int = 1
 
     def __post_init__(self) -> None:
@@ -88,4 +101,12 @@ class Forecast:
         return channels * self.history
 
 
-TASKS: dict[str, type[Task]] = home("tasks", {"forecast": Forecast})
+# Values are classes, or texts `module:Class` of ours that are imported when first asked for.
+TASKS: dict[str, Any] = home(
+    "tasks",
+    {
+        "forecast": Forecast,
+        "superresolve": "biasbound.models.tasks.superresolve:Superresolve",
+        "reconstruct": "biasbound.models.tasks.reconstruct:Reconstruct",
+    },
+)

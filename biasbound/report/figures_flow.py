@@ -81,7 +81,7 @@ def samples(study: Study) -> Figure:
 
 def rollouts(study: Study, trajectory: int = 0) -> Figure:
     """The truth, each method's rollout of it, and the difference."""
-    test, models = _test(study), _rolled(study)[:METHODS]
+    test, models = _test(study).stride(time=study.every), _rolled(study)[:METHODS]
     shapes = [m.rollout.prediction.shape for m in models if m.rollout is not None]
     frames = min(shape[2] for shape in shapes)
     truth = study.truth(1, frames, trajectory)[0]

@@ -69,16 +69,22 @@ class Study:
         return tuple(sorted(lowest.values(), key=lambda m: self.labels.index(m.label)))
 
     def truth(self, trajectories: int, frames: int, first: int = 0) -> Float[np.ndarray, "S K C *N"]:
-        """Frames 1 … K of test trajectories, which predictions are compared with."""
+        """Frames 1 … K of test trajectories, as far apart as predictions are: what they are compared with."""
         if self.test is None:
             raise ValueError(f"{self.folder} has no test data, so there is no truth to show")
-        if len(self.test) < first + trajectories or self.test.layout.frames < frames + 1:
+        if len(self.test) < first + trajectories or self.test.layout.frames < frames * self.every + 1:
             raise ValueError(
                 f"{self.test.name} holds {len(self.test)} trajectories of "
                 f"{self.test.layout.frames} frames, fewer than its rollouts were made on; "
                 "run the data stage again"
             )
-        return self.test.read(first, first + trajectories, slice(1, frames + 1))
+        return self.test.read(first, first + trajectories, slice(self.every, frames * self.every + 1, self.every))
+
+    @property
+    def every(self) -> int:
+        """Frames of the data from one prediction to the next: answers that do not follow one another may be far apart."""
+        step = next((m.rollout.dt for m in self.models if m.rollout is not None), None)
+        return 1 if step is None or self.test is None else max(1, round(step / self.test.dt))
 
     def energy(self, fields: Float[np.ndarray, "B C *N"]) -> Float[np.ndarray, " K"]:
         """E(k) up to Nyquist, mean over fields, k in waves along the domain's longest side.

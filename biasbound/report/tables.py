@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from biasbound.metrics.rows import Row, over_seeds, select
-from biasbound.models.method import PERSISTENCE, order_of, title_of
+from biasbound.models.method import GUESSES, order_of, title_of
 from biasbound.report.errors import NORMALISED, at_step, one_step
 from biasbound.report.layout import Cell, Line, Table
 
@@ -70,6 +70,12 @@ def _time(rows: Sequence[Row]) -> Entry:
     return replace(entry, cell=replace(entry.cell, rest=rest))
 
 
+def _near_one(rows: Sequence[Row]) -> Entry:
+    """A ratio that should be 1."""
+    entry = _entry(rows, _tenths, 2)
+    return entry if entry.rank is None else replace(entry, rank=abs(entry.rank - 1))
+
+
 def _range(values: set[int]) -> Entry:
     if not values:
         return Entry(NONE)
@@ -101,6 +107,10 @@ COLUMNS: dict[str, Fill] = {
         _entry(at_step(rows, last)) if rows[0].dataset in NORMALISED else _time(rows)  # as in the paper
     ),
     "Correlation time": lambda rows, last: _time(rows),
+    "MSE of the mean": lambda rows, last: _entry(select(rows, metric="ensemble_mse", step=last)),
+    "CRPS": lambda rows, last: _entry(select(rows, metric="crps", step=last)),
+    "Spread/skill": lambda rows, last: _near_one(select(rows, metric="spread_skill", step=last)),
+    "High-band energy": lambda rows, last: _near_one(select(rows, metric="energy_high", step=last)),
     "Last-step FSD": lambda rows, last: _entry(select(rows, metric="fsd", step=last), digits=1),
     "NFE": lambda rows, last: _range({row.nfe for row in rows}),
     "Updates": lambda rows, last: _range({row.updates for row in rows}),
@@ -109,7 +119,9 @@ COLUMNS: dict[str, Fill] = {
     "Seeds": lambda rows, last: Entry(Cell(str(len({row.seed for row in rows})))),
     "Broken": lambda rows, last: _broken(rows),
 }
-PAPER = tuple(name for name in COLUMNS if name != "Correlation time")
+AHEAD = ("10-step MSE", "High-correlation time / final MSE", "Correlation time")  # of frames that follow one another
+ENSEMBLE = ("MSE of the mean", "CRPS", "Spread/skill", "High-band energy")  # where every frame stands alone
+PAPER = tuple(name for name in COLUMNS if name != "Correlation time" and name not in ENSEMBLE)
 DEMO = ("1-step MSE", "10-step MSE", "Correlation time", "NFE", "Ledger", "Seconds", "Broken")
 
 
@@ -133,7 +145,7 @@ def _group(rows: Sequence[Row], columns: Sequence[str], named: bool) -> tuple[Li
     own = [select(rows, method=label) for label in labels]
     entries = [[COLUMNS[name](part, last) for name in columns] for part in own]
     lines: list[Line] = []
-    for i, (label, cells) in enumerate(zip(labels, _with_best(entries, labels.count(PERSISTENCE)), strict=True)):
+    for i, (label, cells) in enumerate(zip(labels, _with_best(entries, len({*labels} & {*GUESSES})), strict=True)):
         first = [Cell(DATASETS.get(dataset, dataset) if i == 0 else "")] if named else []
         ruled = i > 0 and _searched(label) != _searched(labels[i - 1])
         lines.append(Line((*first, Cell(title_of(label)), *cells), ruled))
@@ -148,6 +160,16 @@ def _repeated(rows: Sequence[Row]) -> bool:
     """Whether any method has several seeds."""
     units = {(row.dataset, row.method, row.seed) for row in rows}
     return len(units) > len({unit[:2] for unit in units})
+
+
+def _alone(rows: Sequence[Row]) -> bool:
+    """Whether these are ensembles of single answers, none of which follows from another."""
+    known = {row.metric for row in rows}
+    return (
+        "crps" in known
+        and not known & {"correlation_time"}
+        and not any(r.metric == "mse" and r.step != 1 for r in rows)
+    )
 
 
 def _unequal(rows: Sequence[Row]) -> dict[str, float]:
@@ -174,6 +196,7 @@ def _notes(rows: Sequence[Row], lost: bool) -> tuple[str, ...]:
         f"Errors in normalised units: {units}.": bool(normalised),
         "Ledger: training samples passed through the network.": any(row.ledger for row in rows),
         f"Ledgers differ, so the methods were not trained equally; largest over least: {gaps}.": bool(gaps),
+        "CRPS is fair; spread/skill and high-band energy over the truth's should be 1.": _alone(rows),
         "∞: a trajectory became non-finite or its error overflowed.": lost,
         "Broken: trajectories that became non-finite.": "broken" in known,
     }
@@ -183,6 +206,10 @@ def _notes(rows: Sequence[Row], lost: bool) -> tuple[str, ...]:
 def _table(rows: Sequence[Row], names: Sequence[str], title: str, named: bool) -> Table:
     if not rows:
         raise ValueError("there are no rows to make a table of; run an evaluation first")
+    if _alone(rows):
+        names = [
+            n for name in names if name not in AHEAD for n in ((name, *ENSEMBLE) if name == "1-step MSE" else (name,))
+        ]
     empty = {"Seeds": not _repeated(rows), "Ledger": not any(row.ledger for row in rows)}
     columns = [name for name in names if not empty.get(name)]
     datasets = sorted({row.dataset for row in rows}, key=_dataset_order)

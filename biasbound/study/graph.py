@@ -2,7 +2,7 @@
 
 data ─┬─ search ─ train ─ finetune ─ rollout ─ evaluate      (adaptive-proxy; without -proxy no finetune)
       ├─ train ─ rollout ─ evaluate                           (every other method; adaptive where its ladder grows)
-      └─ evaluate                                             (persistence, which every forecast is compared with)
+      └─ evaluate                                             (the task's first guess, which all are compared with)
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,8 +12,9 @@ from typing import Any
 
 from biasbound.core.denoise import PREDICTIONS
 from biasbound.metrics import METRICS
-from biasbound.models.method import PERSISTENCE, Method, method
+from biasbound.models.method import Method, method
 from biasbound.models.model import MODELS, Settings
+from biasbound.models.task import TASKS
 from biasbound.registry import find, known
 from biasbound.study.config import Config
 from biasbound.study.folder import STAGES, Unit
@@ -39,9 +40,14 @@ def study_units(config: Config, methods: Sequence[str] | None = None, upto: str 
         return [data]
     known_ones = methods_of(config.methods)
     chosen = known_ones.values() if methods is None else [known_ones[label] for label in methods]
+    task = find(TASKS, config.task.name)
+    if not task.advances and (unrolled := [each.label for each in chosen if each.unroll or each.finetune]):
+        raise ValueError(
+            f"the task {config.task.name} answers every frame from its own observation, so {', '.join(unrolled)} has "
+            "nothing to unroll: leave it out"
+        )
     wanted = [unit_of(config, each, seed, data) for seed in config.seeds for each in chosen]
-    if config.task.name == "forecast":
-        wanted.append(unit_of(config, method(PERSISTENCE), config.seeds[0], data))
+    wanted.append(unit_of(config, method(task.baseline), config.seeds[0], data))
     return [unit for unit in closure(wanted) if list(STAGES).index(unit.stage) <= last]
 
 

@@ -50,7 +50,7 @@ def plan(config: Config, units: Iterable[Unit]) -> list[Plan]:
 
 def _training(config: Config, unit: Unit, layout: Layout) -> Plan:
     chosen: Method = unit.job.method
-    batch, tuning, task = config.train.batch, config.finetune, task_of(config.task)
+    batch, tuning, task = config.train.batch, config.finetune, task_of(config.task, layout)
     updates = config.train.total(layout.trajectories * (layout.frames - task.window()))
     if unit.stage == "search":
         updates = config.search.updates or updates

@@ -63,9 +63,9 @@ def seconds(
 
 def _rate(config: Config, material: Material, batch: int) -> float:
     """Operations per second, counted as `plan` counts them: backwards takes twice the operations of forwards."""
-    task = task_of(config.task)
+    task = task_of(config.task, material.train.layout)
     model = Method(model="direct").build(
-        material.network(config.network, task), task, material.scale, {}, material.mask
+        material.network(config.network, task), task, material.scale(task), {}, material.mask
     )
     data, items = material.batches(task.window(), config.train.symmetries)
     options = fit_options(config.train, 0, batch=batch, updates=10_000, epochs=None)
@@ -84,7 +84,7 @@ def _rate(config: Config, material: Material, batch: int) -> float:
 def _noise(config: Config, batch: int) -> Trajectories:
     """As many windows of noise as a batch needs, of the shape that the data will have."""
     layout = layout_of(config)
-    frames = task_of(config.task).window() + 1
+    frames = task_of(config.task, layout).window() + 1
     shape = (batch, frames, *layout.shape[2:])
     values = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
     told = {name: np.linspace(0.0, 1.0, batch) for name in config.data.conditions}

@@ -15,7 +15,7 @@ from biasbound._io import workers, write_json
 from biasbound.metrics import METRICS
 from biasbound.metrics.rows import Row, read_rows, select, write_rows
 from biasbound.models.emulator import load
-from biasbound.models.method import PERSISTENCE, method
+from biasbound.models.method import GUESSES, method
 from biasbound.registry import additions, known, restore
 from biasbound.study.config import Config
 from biasbound.study.folder import STAGES
@@ -43,7 +43,7 @@ def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None]
     config = replace(config, evaluate=replace(config.evaluate, gradients=0))
     recorded = read_rows(folder / "results.jsonl")
     todo = list(dict.fromkeys((row.method, row.seed) for row in recorded))
-    emulators = [_emulator(folder, *unit) for unit in todo if unit[0] != PERSISTENCE]
+    emulators = [_emulator(folder, *unit) for unit in todo if unit[0] not in GUESSES]
     data = work / "01-data"
     data.mkdir(parents=True, exist_ok=True)
     write_json(data / "splits.json", {"test": entry_of(config.data, "test", Place(data, jobs=jobs))})
@@ -61,11 +61,11 @@ def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None]
 
 
 def _with_units(todo: Sequence[tuple[str, int]], emulators: Sequence[Path]) -> list[Path]:
-    """The emulator of every unit; persistence has none, and takes the units of the data from another."""
+    """The emulator of every unit; a first guess has none, and takes the units of the data from another."""
     if not emulators:
         raise ValueError("the record has no emulator to score again")
     left = iter(emulators)
-    return [emulators[0] if label == PERSISTENCE else next(left) for label, _ in todo]
+    return [emulators[0] if label in GUESSES else next(left) for label, _ in todo]
 
 
 def _emulator(folder: Path, label: str, seed: int) -> Path:
@@ -90,7 +90,7 @@ def _scored(config: Config, label: str, seed: int, work: Path, emulator: Path, r
     place = Place(rollout, label, seed, {"train": emulator.parent, "rollout": rollout}, shared=material, cost=cost)
     scored = (config.data.dataset, config.evaluate, known(METRICS))
     job = EvaluateJob(*scored)
-    if label == PERSISTENCE:
+    if label in GUESSES:
         job = UntrainedJob(*scored, method(label), config.task, config.rollout)
     else:
         make_rollout(RolloutJob(config.rollout), place)

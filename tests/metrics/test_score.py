@@ -69,7 +69,14 @@ def test_single_scores_are_of_the_first_member():
     prediction, truth = example()
     alone = scored(prediction[:1], truth)
     many = scored(prediction, truth)
-    assert {r.metric for r in many} - {r.metric for r in alone} == {"crps", "spread_skill", "broken_members"}
+    assert {r.metric for r in many} - {r.metric for r in alone} == {
+        "crps",
+        "ensemble_mse",
+        "spread_skill",
+        "rank",
+        "rank_distance",
+        "broken_members",
+    }
     assert [r for r in many if r.metric in {a.metric for a in alone}] == alone
 
 
@@ -83,7 +90,8 @@ def test_a_break_leaves_nulls_and_the_count(tmp_path):
     assert value(found, "broken_members") == 2
     lost = {(r.metric, r.step) for r in found if r.value is None}
     expected = {(m, s) for m in ("mse", "mse_norm", "vrmse", "fsd", "fsd_legacy") for s in (10, 12)}
-    expected |= {(m, s) for m in ("crps", "spread_skill") for s in (1, 10, 12)}
+    expected |= {(f"energy_{band}", s) for band in metrics.BANDS for s in (10, 12)}
+    expected |= {(m, s) for m in ("crps", "ensemble_mse", "spread_skill") for s in (1, 10, 12)}
     expected |= {(m, None) for m in ("mse_mean", "mse_norm_mean", "vrmse_mean")}
     assert lost == expected
     write_rows(tmp_path / "rows.jsonl", found)

@@ -67,6 +67,7 @@ def test_spectra_add_up_to_the_mean_square(seed, grid, spacing):
     every = [spacing * (a + 1) for a in range(rank)]
     energy = metrics.energy_spectrum(field, rank, every).sum(-1)
     assert torch.allclose(energy, field.square().mean(points).sum(-1) / 2, rtol=1e-10)
+    assert torch.allclose(metrics.band_energies(field, rank, every).sum(-1), energy, rtol=1e-10)
     radial = metrics.radial_spectrum(field, rank, every)
     assert torch.allclose(radial.sum(-1), field.square().mean(points), rtol=1e-10)
     assert radial.shape[-1] == len(metrics.wavenumbers(grid, every))
@@ -88,6 +89,23 @@ def test_a_wave_stands_in_its_own_shell():
     assert math.isclose(found[5], 0.5, rel_tol=1e-12)
     assert math.isclose(found.sum(), 0.5, rel_tol=1e-12)
     assert math.isclose(metrics.wavenumbers((32, 16), 1 / 32)[5], 2 * math.pi * 5, rel_tol=1e-12)
+
+
+def test_bands_are_thirds_of_the_logarithm_of_the_wavenumber():
+    x = torch.arange(128, dtype=torch.float64) / 128
+    waves = {0: "low", 3: "low", 4: "mid", 15: "mid", 16: "high", 64: "high"}  # Nyquist is 64 = 4³
+    for wave, band in waves.items():
+        found = metrics.band_energies(torch.cos(2 * math.pi * wave * x)[None], 1, 0.3)
+        assert metrics.BANDS[int(found.argmax())] == band
+        assert found.max() == pytest.approx(found.sum())
+
+
+def test_rows_of_bands_are_shares_of_the_truths_energy():
+    truth = draw(4, 1, 1, 64)
+    low = torch.fft.irfft(torch.fft.rfft(truth)[..., :4], 64)  # Nyquist is 32: shells 0 to 3 are low
+    for made, expected in ((truth, (1, 1, 1)), (2 * truth, (4, 4, 4)), (low, (1, 0, 0))):
+        found = metrics.METRICS["bands"](metrics.Scene(made[None], truth, dt=1.0))
+        assert [float(r.value.mean) for r in found] == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("frames", [16, 17])

@@ -97,7 +97,7 @@ def test_other_ways_to_say_it_have_the_one_label(said, label):
     ("label", "complaint"),
     [
         ("", "unknown method ''"),
-        ("magic", "a method is one of direct, refiner, persistence, adaptive, linear"),
+        ("magic", "a method is one of direct, refiner, persistence, interpolation, adaptive, linear"),
         ("linearly", "unknown method"),
         ("adaptive-w", "'adaptive-w': there is no option -w"),
         ("direct-ut", "no option -ut"),

@@ -141,7 +141,8 @@ def test_two_processes_train_like_one(smoke, tmp_path):
 @pytest.mark.parametrize("flow", ["ks", "kolmogorov", "transonic"])
 def test_networks_of_the_papers_size_make_their_first_updates(flow):
     config = read_config(presets()[f"{flow}-paper"])
-    layout, task, chosen = layout_of(config), task_of(config.task), method("linear")
+    layout, chosen = layout_of(config), method("linear")
+    task = task_of(config.task, layout)
     network = network_for(config.network, layout, task, config.data.conditions)
     model = chosen.build(network, task, 1.0, {"schedule": chosen.chain(20)})
     before = {k: v.clone() for k, v in model.state_dict().items()}

@@ -22,19 +22,23 @@ from biasbound.study.config import EvaluateConfig
 from biasbound.study.jobs import EvaluateJob, UntrainedJob
 from biasbound.study.stages.material import seeded, spread, task_of
 from biasbound.study.stages.place import Place
-from biasbound.study.stages.rollout import roll
+from biasbound.study.stages.rollout import answered, roll
 
 
 def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
     """Write rows.jsonl and, for an emulator with a chain, bias.json."""
     (emulator, prediction), test, section = _rolled_out(job, place), place.material.test, job.evaluate
     _, count, steps = prediction.shape[:3]
-    past = emulator.model.frame.task.past
+    task = emulator.model.frame.task
+    truth = test.read(0, count, answered(task, test.layout.frames, steps))
+    if not task.advances:  # every frame is a case of its own
+        shape = count * steps, 1, *truth.shape[2:]
+        prediction, truth, steps = prediction.reshape(len(prediction), *shape), truth.reshape(shape), 1
     about = About(job.dataset, place.label, place.seed, **place.cost)
     scene = Scene.on(
         test.layout,
         prediction,
-        test.read(0, count, slice(past, past + steps)),
+        truth,
         spread=emulator.normalisation.std,
         steps=_steps(section, steps),
         correlate=None if section.correlate == "auto" else section.correlate,
@@ -50,7 +54,7 @@ def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
         curve = _biases(chain, place, section)
         write_json(place.folder / "bias.json", [row.as_dict() for row in curve], None)
         rows += [row for level in curve for row in _bias_rows(level, about)]
-        if section.gradients:
+        if section.gradients and task.advances:
             _gradients(chain, place, section)
     write_rows(place.folder / "rows.jsonl", rows)
     return {"rows": len(rows), "trajectories": count}
@@ -61,7 +65,7 @@ def _rolled_out(job: EvaluateJob, place: Place) -> tuple[Emulator, np.ndarray]:
     material = place.material
     if isinstance(job, UntrainedJob):
         data = material.test
-        frame = Frame(len(data.channels), task_of(job.task), mask=material.mask)
+        frame = Frame(len(data.channels), task_of(job.task, data.layout), mask=material.mask)
         model = make(job.method.model, None, frame, {})
         made = Emulator(model, material.normalisation, data.channels, data.dt, data.conditions)
         alike = replace(job.rollout, members=min(2, job.rollout.members))  # two are enough for a score of ensembles

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from biasbound._io import read_json
-from biasbound.core.mask import Mask, cleared
+from biasbound._io import as_kind, read_json
+from biasbound.core.mask import Mask, cleared, valid
 from biasbound.core.noise import Condition, State
 from biasbound.data.batches import Batch
 from biasbound.data.formats import load
@@ -24,6 +24,7 @@ from biasbound.nets import NetSpec
 from biasbound.registry import find
 from biasbound.study.config import NetworkConfig, TaskConfig
 
+MEASURED = 512  # training frames that the scale of a first guess's error is measured on
 IN_MEMORY = 4 << 30  # bytes of float32 below which a split is held in memory
 
 
@@ -86,11 +87,14 @@ class Material:
         found = self.train.mask
         return None if found is None else torch.as_tensor(found).to(self.device)
 
-    @cached_property
-    def scale(self) -> float:
-        """Spread of y − x in the network's units."""
-        found = self.train.statistics
-        return float(np.sqrt(np.mean((found.increment_std / found.std) ** 2)))
+    def scale(self, task: Task) -> float:
+        """Spread of y − guess(x) in the network's units: of increments, or as measured on training frames."""
+        if task.advances:
+            found = self.train.statistics
+            return float(np.sqrt(np.mean((found.increment_std / found.std) ** 2)))
+        x, y = self.pairs("train", MEASURED, task)
+        gap = valid(y - task.guess(x, y.shape[1]), self.mask)
+        return float(gap.square().mean().sqrt()) or 1.0  # a guess without error has no scale
 
     def network(self, wanted: NetworkConfig, task: Task) -> NetSpec:
         """The network of the study, as these data need it."""
@@ -129,13 +133,16 @@ def spread(windows: Windows, count: int) -> Batch:
     return windows[np.unique(chosen)]
 
 
-def task_of(told: TaskConfig) -> Task:
-    """The task that a config names."""
+def task_of(told: TaskConfig, data: Layout) -> Task:
+    """The task that a config names, on these data: it is told their grid and boundaries where it has fields for them."""
+    kind = find(TASKS, told.name)
+    known = {"grid": data.grid, "periodic": data.periodic}
+    names = getattr(kind, "__dataclass_fields__", {})
+    if unknown := sorted(told.options.keys() - names.keys()):
+        raise ValueError(f"task.options of {told.name}: it has no {unknown[0]}; it has {', '.join(names)}")
+    own = {name: value for name, value in known.items() if name in names}
     history = {"history": told.history} if told.name == "forecast" or told.history != 1 else {}
-    try:
-        made: Task = find(TASKS, told.name)(**history, **told.options)
-    except TypeError as error:
-        raise ValueError(f"task.options of {told.name}: {error}") from error
+    made: Task = as_kind(kind, {**own, **history, **told.options}, f"task.options of {told.name}")
     return made
 
 

@@ -1,11 +1,12 @@
 """Stage 5: rollouts from the first frames of trajectories, in memory or written frame by frame.
 
+Where the task does not advance in time, every frame is answered from its own observation instead.
+
 A study keeps one plain .npy array per rollout; NetCDF, Zarr and native files hold names, times and units beside it.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +25,8 @@ from biasbound.data.layout import Coordinates, Layout
 from biasbound.data.statistics import require_finite
 from biasbound.data.trajectories import Trajectories
 from biasbound.models.correction import always
-from biasbound.models.emulator import Broken, Emulator, broken_by, load
+from biasbound.models.emulator import Emulator, broken_by, collected, load
+from biasbound.models.task import Task
 from biasbound.study.config import RolloutConfig
 from biasbound.study.jobs import RolloutJob
 from biasbound.study.stages.material import seeded
@@ -39,26 +41,47 @@ def make_rollout(job: RolloutJob, place: Place) -> dict[str, Any]:
     emulator.model.to(place.material.device)
     made = write_rollout(emulator, place.material.test, place.folder / "prediction.npy", job.rollout, place.seed)
     members, count, steps = made.shape[:3]
-    told = {"dt": emulator.dt, "members": members, "trajectories": count, "steps": steps}
+    told = {"dt": emulator.dt * made.every, "members": members, "trajectories": count, "steps": steps}
     write_json(place.folder / "rollout.json", {**told, "nfe": emulator.nfe, "broken": made.broken.tolist()}, None)
     return {"nfe": emulator.nfe, "frames": members * count * steps, "broken": made.lost}
 
 
 def require_fit(emulator: Emulator, data: Trajectories) -> None:
-    """Refuse data whose channels or time step the emulator does not know."""
+    """Refuse data whose channels, time step or grid the emulator does not know."""
     if data.channels != emulator.channels:
         raise ValueError(
             f"{data.name} has the channels {', '.join(data.channels)}, the emulator {', '.join(emulator.channels)}"
+        )
+    grid = getattr(emulator.model.frame.task, "grid", ()) or data.layout.grid
+    if data.layout.grid != grid:
+        raise ValueError(
+            f"{data.name} has the grid {data.layout.grid}, but the emulator answers on {grid}: give data on that grid; "
+            "in Python, Emulator.step takes coarse fields too"
         )
     if not np.isclose(data.dt, emulator.dt, rtol=1e-6):
         raise ValueError(f"{data.name} has a time step of {data.dt:g}, the emulator was trained with {emulator.dt:g}")
 
 
+def answered(task: Task, frames: int, steps: int | None = None) -> slice:
+    """Which of a trajectory's frames a rollout has: those after the given ones, or `steps` that are evenly apart.
+
+    Frames that stand alone are e, 2e, …, so that prediction k is at time k e dt, as in a rollout.
+    """
+    if task.advances:
+        return slice(task.past, task.past + (frames - task.past if steps is None else steps))
+    count = frames - 1 if steps is None else min(steps, frames - 1)
+    every = max(1, (frames - 1) // max(1, count))
+    return slice(every, every * count + 1, every)
+
+
 @dataclass(frozen=True)
 class Starts:
-    """What a rollout begins with: its options and frames, as arguments of `Emulator.stream` and `Emulator.rollout`."""
+    """What a rollout begins with: its options and frames, as arguments of `Emulator.stream`.
 
-    x0: Float[Tensor, "S ..."]
+    Of a task that does not advance, x0 has all frames that are answered, (K, S, C, *N).
+    """
+
+    x0: Float[Tensor, "S ..."] | Float[Tensor, "K S ..."]
     steps: int
     members: int
     generator: torch.Generator
@@ -68,23 +91,32 @@ class Starts:
     def of(cls, emulator: Emulator, data: Trajectories, options: RolloutConfig, seed: int = 0) -> Starts:
         require_fit(emulator, data)
         count = min(options.trajectories or len(data), len(data))
-        past = emulator.model.frame.task.past
-        steps = options.steps or data.layout.frames - past
+        task, known = emulator.model.frame.task, data.layout.frames
+        frames = answered(task, known, options.steps)
+        steps = len(range(frames.start, frames.stop, frames.step or 1))
         if steps < 1:
-            raise ValueError(f"{data.name} ends with the {past} frames that are given; say --steps to predict")
-        first = data.condition_on(*emulator.conditions).select(slice(count)).windows(past - 1)
-        found = first[np.arange(count) * first.per_trajectory]
-        stored = data.view.trajectories[:count], data.view.frames[:past]
-        require_finite(found.frames.numpy(), data.channels, stored, data.name)
+            raise ValueError(f"{data.name} ends with the {task.past} frames that are given; say --steps to predict")
+        if known < task.past:
+            raise ValueError(f"{data.name} has {known} frames, fewer than the {task.past} that the emulator is given")
+        seen = slice(task.past) if task.advances else frames
+        past = np.arange(known)[seen]
+        first = data.condition_on(*emulator.conditions).select(slice(count)).windows(0)
+        found = first[(np.arange(count)[:, None] * known + past).ravel()]
+        given = found.frames.reshape(count, len(past), *found.frames.shape[2:])
+        require_finite(
+            given.numpy(), data.channels, (data.view.trajectories[:count], data.view.frames[seen]), data.name
+        )
         device = next((p.device for p in emulator.model.parameters()), torch.device("cpu"))
-        x0 = (found.frames[:, 0] if past == 1 else found.frames).to(device)
-        told = found.conditions.to(device) if emulator.conditions else None
+        x0 = given.transpose(0, 1) if not task.advances else given[:, 0] if task.past == 1 else given
+        told = found.conditions[:: len(past)].to(device) if emulator.conditions else None
         noise = seeded(options.seed + 1_000_003 * seed)
-        return cls(x0, steps, options.members, noise, {"conditions": told, "batch": options.batch})
+        return cls(x0.to(device), steps, options.members, noise, {"conditions": told, "batch": options.batch})
 
     def frames(self, emulator: Emulator) -> Iterator[Float[Tensor, "M S C *N"]]:
         """The states, one time after the other."""
-        return emulator.stream(self.x0, self.steps, self.members, self.generator, **self.more)
+        if emulator.model.frame.task.advances:
+            return emulator.stream(self.x0, self.steps, self.members, self.generator, **self.more)
+        return (next(emulator.stream(x, 1, self.members, self.generator, **self.more)) for x in self.x0)
 
 
 def roll(
@@ -92,10 +124,8 @@ def roll(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(prediction (M, S, K, C, *N), step at which each trajectory broke (M, S), 0: never)."""
     begun = Starts.of(emulator, test, options, seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Broken)  # counted in the record, and told from there
-        rolled = emulator.rollout(begun.x0, begun.steps, begun.members, begun.generator, **begun.more)
-    return rolled.states.to(torch.float32).numpy(), rolled.broken.numpy()
+    states, broken = collected(begun.frames(emulator), begun.steps, emulator.mask)
+    return states.to(torch.float32).numpy(), broken.numpy()
 
 
 @dataclass(frozen=True)
@@ -105,6 +135,7 @@ class Written:
     path: Path
     shape: tuple[int, ...]
     broken: Int[np.ndarray, "M S"]
+    every: int = 1  # frames of the data from one to the next
 
     @property
     def lost(self) -> int:
@@ -144,24 +175,26 @@ def write_rollout(
     overwrite: bool = True,
 ) -> Written:
     """`predict` with the options of a study; a .npy file holds the array (M, S, K, C, *N) alone."""
-    begun, past = Starts.of(emulator, data, options, seed), emulator.model.frame.task.past
+    begun, task = Starts.of(emulator, data, options, seed), emulator.model.frame.task
     if constrain is not None:
         begun = replace(begun, more=begun.more | {"correct": always(constraint(constrain, data.layout))})
-    about: dict[str, Any] = {"given frames": past, "members": begun.members, "seed": options.seed}
+    about: dict[str, Any] = {"given frames": task.past, "members": begun.members, "seed": options.seed}
     about |= {} if constrain is None else {"constrained": constrain}
-    layout = replace(_placed(data), trajectories=len(begun.x0), frames=begun.steps)
+    frames = answered(task, data.layout.frames, options.steps)
+    every, count = frames.step or 1, min(options.trajectories or len(data), len(data))
+    layout = replace(_placed(data), trajectories=count, frames=begun.steps, dt=data.dt * every)
     facts = {
-        "start": past * data.dt,
+        "start": frames.start * data.dt,
         "labels": data.labels,
         "mask": None if emulator.mask is None else emulator.mask.cpu().numpy(),
         "provenance": {"rollout": about},
     }
-    broken = torch.zeros(begun.members, len(begun.x0), dtype=torch.int64)
+    broken = torch.zeros(begun.members, count, dtype=torch.int64)
     with _writing(path, layout, begun.members, overwrite, facts) as put:
         for k, frame in enumerate(begun.frames(emulator)):
             put(k, frame.to(torch.float32).numpy())
             broken = broken_by(broken, k + 1, frame, emulator.mask)
-    return Written(path, (begun.members, *layout.shape), broken.numpy())
+    return Written(path, (begun.members, *layout.shape), broken.numpy(), every)
 
 
 Put = Callable[[int, Float[np.ndarray, "M S C *N"]], None]  # number of a frame, and the frame

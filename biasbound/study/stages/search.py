@@ -32,13 +32,13 @@ def fit_options(config: TrainOptions, seed: int, **changes: Any) -> FitOptions:
 
 def make_search(job: SearchJob, place: Place) -> dict[str, Any]:
     """Write schedule.json, landscape.json, exploration.json and θ*(σ_0); returns facts for the record."""
-    material, folder, task = place.material, place.folder, task_of(job.task)
+    material, folder, task = place.material, place.folder, task_of(job.task, place.material.train.layout)
     budget = {} if job.search.updates is None else {"updates": job.search.updates, "epochs": None}
     options = SearchOptions(**{f.name: getattr(job.search, f.name) for f in fields(SearchOptions)})
     torch.manual_seed(place.seed)
     spec = material.network(job.network, task)
     told = {**job.options, "schedule": grid(options)}
-    made: Any = job.method.build(spec, task, material.scale, told, material.mask)
+    made: Any = job.method.build(spec, task, material.scale(task), told, material.mask)
     batch, items = material.batches(task.window(), job.train.symmetries)
     trainer = Trainer(
         made.to(material.device),

@@ -29,7 +29,8 @@ from biasbound.train.trainer import Trainer, distributed
 
 def make_train(job: TrainJob, place: Place) -> dict[str, Any]:
     """Train a method and write its emulator; a searched one takes its ladder from its search, or grows it."""
-    material, options, task = place.material, dict(job.options), task_of(job.task)
+    material, options = place.material, dict(job.options)
+    task = task_of(job.task, material.train.layout)
     searched = place.inputs.get("search")
     if searched is not None:
         options["schedule"] = Schedule.load(searched / "schedule.json")
@@ -37,7 +38,7 @@ def make_train(job: TrainJob, place: Place) -> dict[str, Any]:
         options["schedule"] = Schedule([grid(job.search).sigma[-1]])
     torch.manual_seed(place.seed)
     spec = material.network(job.network, task)
-    model = job.method.build(spec, task, material.scale, options, material.mask).to(material.device)
+    model = job.method.build(spec, task, material.scale(task), options, material.mask).to(material.device)
     if searched is not None and job.warm_start:
         model.load_state_dict(load_tensors(searched / "start.safetensors")[0])
     fit = _within(fit_options(job.train, place.seed), job.budget, model)

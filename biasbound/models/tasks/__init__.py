@@ -1,0 +1,1 @@
+"""Tasks beyond the forecast: each frame is answered from its own observation."""
