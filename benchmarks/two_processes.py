@@ -1,4 +1,4 @@
-"""One process against two with the same global batch: python benchmarks/distributed.py
+"""One process against two with the same global batch: python benchmarks/two_processes.py
 
 Runs `torchrun --nproc_per_node=2 benchmarks/train_small.py` and the same in one process over 200 updates, and prints the
 largest relative difference of the reported losses (each the mean of five updates over the whole batch).
