@@ -11,7 +11,7 @@ from biasbound.data.dimensions import LATITUDE
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics.arrays import Mask, at_points
 
-__all__ = ["Globe", "latitude_weights"]
+__all__ = ["Globe", "latitude_axis", "latitude_weights"]
 
 Climate = Float64[np.ndarray, "C *N"]
 
@@ -25,6 +25,13 @@ def latitude_weights(degrees: Float[np.ndarray, " n"]) -> Float64[np.ndarray, " 
         raise ValueError("latitudes need a point other than the poles, whose cells have no area")
     found: np.ndarray = area / area.mean()
     return found
+
+
+def latitude_axis(data: Trajectories) -> int | None:
+    """Which space axis is a latitude, by its name or unit; None where none is."""
+    units = data.labels.units
+    named = (name.lower() in LATITUDE or units.get(name) == "degrees_north" for name in data.labels.axes)
+    return next((axis for axis, found in enumerate(named) if found), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +48,13 @@ class Globe:
 
         The climate is the mean of `train`, without it of the truth: at most some hundred frames, spread evenly.
         """
-        units = truth.labels.units
-        for axis, name in enumerate(truth.labels.axes):
-            if name.lower() in LATITUDE or units.get(name) == "degrees_north":
-                shape = [-1 if i == axis else 1 for i in range(len(truth.layout.grid))]
-                weights = latitude_weights(truth.coordinates[axis]).reshape(shape)
-                climate = (train or truth).samples(reads=512).mean(0, dtype=np.float64)
-                return cls(truth.channels, np.broadcast_to(weights, truth.layout.grid).copy(), climate)
-        return None
+        axis = latitude_axis(truth)
+        if axis is None:
+            return None
+        shape = [-1 if i == axis else 1 for i in range(len(truth.layout.grid))]
+        weights = latitude_weights(truth.coordinates[axis]).reshape(shape)
+        climate = (train or truth).samples(reads=512).mean(0, dtype=np.float64)
+        return cls(truth.channels, np.broadcast_to(weights, truth.layout.grid).copy(), climate)
 
     def at(self, mask: Mask | None) -> Globe:
         """The same at valid points alone, whose weights again have mean 1."""

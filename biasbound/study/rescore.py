@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from biasbound._io import workers, write_json
+from biasbound.data.layout import Split
 from biasbound.metrics import METRICS
 from biasbound.metrics.rows import Row, read_rows, select, write_rows
 from biasbound.models.emulator import load
@@ -46,7 +47,8 @@ def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None]
     emulators = [_emulator(folder, *unit) for unit in todo if unit[0] not in GUESSES]
     data = work / "01-data"
     data.mkdir(parents=True, exist_ok=True)
-    write_json(data / "splits.json", {"test": entry_of(config.data, "test", Place(data, jobs=jobs))})
+    wanted: tuple[Split, ...] = ("test",) if config.data.train is None else ("train", "test")  # a climate is of train
+    write_json(data / "splits.json", {split: entry_of(config.data, split, Place(data, jobs=jobs)) for split in wanted})
     found: list[Row] = []
     with workers(jobs, restore, additions()) as pool:
         scored = [

@@ -11,7 +11,7 @@ from biasbound._io import write_json
 from biasbound.core.bias import BiasRow, Measure, bias_curve
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics import FewSamples, Interval, Scene
-from biasbound.metrics.globe import Globe
+from biasbound.metrics.globe import Globe, latitude_axis
 from biasbound.metrics.rows import About, Row, write_rows
 from biasbound.metrics.score import score, score_steps
 from biasbound.models.diffusion import Diffusion, chain_of
@@ -43,7 +43,7 @@ def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
         steps=_steps(section, steps),
         correlate=None if section.correlate == "auto" else section.correlate,
         mask=None if emulator.mask is None else emulator.mask.cpu(),
-        globe=Globe.of(test, place.material.train),
+        globe=None if latitude_axis(test) is None else Globe.of(test, place.material.train),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewSamples)  # the record says from how many trajectories
