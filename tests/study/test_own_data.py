@@ -78,7 +78,7 @@ def test_material_is_in_the_networks_units(tmp_path):
     assert everything.frames.std() == pytest.approx(1, abs=0.05)
     x, y = material.pairs("train", 10**6, task)
     spread = (y - x).square().mean().sqrt().item()
-    assert material.scale == pytest.approx(spread, rel=1e-3)
+    assert material.scale(task) == pytest.approx(spread, rel=1e-3)
 
 
 def test_the_network_fits_the_grid():
