@@ -27,7 +27,7 @@ pytestmark = pytest.mark.long
 LABELS = ("direct", "adaptive-proxy")
 # A program that stops itself by a signal, when a unit has made that many updates.
 STOPPING = """
-import os, sys
+import os, signal, sys
 from biasbound.cli import main
 from biasbound.study import view
 
@@ -35,6 +35,7 @@ def stop(viewer, event):
     if event.unit.startswith(sys.argv[1]) and event.done >= int(sys.argv[2]):
         os.kill(os.getpid(), int(sys.argv[3]))
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 view._Lines.__call__ = stop
 sys.exit(main(sys.argv[4:]))
 """
@@ -52,7 +53,6 @@ def test_a_study_that_is_stopped_twice_ends_like_an_unbroken_one(smoke, tmp_path
     """Killed with two processes at work, interrupted in a training, then left alone."""
     command = ["evaluate", tmp_path / "run", *SMOKE[:2], "--method", ",".join(LABELS)]
     command += ["--train.checkpoint_every", "10"]
-    # As soon as the search begins: news of it may come so late that a training follows before its workers notice.
     killed = program("02-search", 0, int(signal.SIGKILL), *command, "--jobs", 2, start=("-c", STOPPING))
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     data = (tmp_path / "run/01-data/stage.json").stat().st_mtime_ns
