@@ -12,7 +12,7 @@ from hypothesis import settings
 from jaxtyping import config as checking
 
 # Random examples, but the same ones on every run: a red test must be red again.
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
 
