@@ -63,5 +63,6 @@ if __name__ == "__main__":
         write(path, float(sys.argv[3])) if sys.argv[1] == "--write" else train(path)
     else:
         store, size = Path(sys.argv[1]) / "big.zarr", sys.argv[2] if len(sys.argv) > 2 else "4"
+        store.parent.mkdir(parents=True, exist_ok=True)
         for part in (["--write", str(store), size], ["--train", str(store)]):
             subprocess.run([sys.executable, __file__, *part], check=True)
