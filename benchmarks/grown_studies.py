@@ -31,13 +31,14 @@ STUDIES: dict[str, tuple[str, dict[str, Options]]] = {
     "proxy": (
         TUNED,
         {
-            "u = 1, n = 0, share 0.2": {},
+            "as in the preset": {},
             "detached": {"finetune.detach": "true"},
             "n = 1": {"finetune.proxy_steps": "1"},
-            "u = 2": {"finetune.unroll": "2"},
+            "u = 1": {"finetune.unroll": "1"},
             "u = 4": {"finetune.unroll": "4"},
             "share 0.4": {"finetune.share": "0.4"},
             "rate 1e-3": {"finetune.lr": "1e-3"},
+            "u = 2": {"finetune.unroll": "2"},
         },
     ),
     "statistic": (BASE, {name: {"search.statistic": name} for name in ("mean", "pooled", "q95")}),

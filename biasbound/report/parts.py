@@ -114,17 +114,19 @@ class Moment:
 
 @dataclass(frozen=True)
 class RolloutFile:
-    """rollout.json."""
+    """rollout.json; those of earlier versions begin after one given frame."""
 
     dt: float
+    first: int | None = None
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """Predictions (M, S, K, C, *N): members, test trajectories, frames 1 … K."""
+    """Predictions (M, S, K, C, *N): members, test trajectories, K frames from number `first` of the data on."""
 
     prediction: Float[np.ndarray, "M S K C *N"]
     dt: float
+    first: int | None = None
 
 
 @dataclass(frozen=True)

@@ -69,16 +69,19 @@ class Study:
         return tuple(sorted(lowest.values(), key=lambda m: self.labels.index(m.label)))
 
     def truth(self, trajectories: int, frames: int, first: int = 0) -> Float[np.ndarray, "S K C *N"]:
-        """Frames 1 … K of test trajectories, as far apart as predictions are: what they are compared with."""
+        """The K frames of test trajectories that predictions are compared with."""
         if self.test is None:
             raise ValueError(f"{self.folder} has no test data, so there is no truth to show")
-        if len(self.test) < first + trajectories or self.test.layout.frames < frames * self.every + 1:
+        rolled = next((m.rollout for m in self.models if m.rollout is not None), None)
+        begin = self.every if rolled is None or rolled.first is None else rolled.first
+        end = begin + (frames - 1) * self.every + 1
+        if len(self.test) < first + trajectories or self.test.layout.frames < end:
             raise ValueError(
                 f"{self.test.name} holds {len(self.test)} trajectories of "
                 f"{self.test.layout.frames} frames, fewer than its rollouts were made on; "
                 "run the data stage again"
             )
-        return self.test.read(first, first + trajectories, slice(self.every, frames * self.every + 1, self.every))
+        return self.test.read(first, first + trajectories, slice(begin, end, self.every))
 
     @property
     def every(self) -> int:
@@ -215,7 +218,7 @@ def _rollout(path: Path) -> Rollout | None:
             f"{file} has shape {prediction.shape} and type {prediction.dtype}, not float "
             "(M, S, K, C, *N); roll the emulator out again"
         )
-    return Rollout(prediction, told.dt)
+    return Rollout(prediction, told.dt, told.first)
 
 
 def _stages(folder: Path) -> Iterator[Stage]:

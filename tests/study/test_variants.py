@@ -12,6 +12,7 @@ import biasbound
 from biasbound.cli import main
 from biasbound.core.schedule import log_uniform
 from biasbound.metrics.rows import read_rows, select
+from biasbound.report.study import read_study
 from biasbound.study.parsing import read_config
 from biasbound.study.stages.material import open_split
 
@@ -103,6 +104,8 @@ def test_a_forecast_from_two_frames_runs_from_data_to_scores(smoke, tmp_path):
         assert rolled.shape[2:] == (test.layout.frames - 2, *test.shape[2:])
         error = np.mean((rolled[0] - test.read(0, rolled.shape[1], slice(2, None)))[:, 0] ** 2)
         assert select(rows, method=label, metric="mse", step=1)[0].value == pytest.approx(error, rel=1e-4)
+    shown = read_study(tmp_path / "run").truth(1, 3)
+    assert np.array_equal(shown, test.read(0, 1, slice(2, 5)))  # a report compares with the same frames
     emulator = biasbound.load(tmp_path / "run/03-train/direct-residual/seed-0/emulator")
     start = torch.from_numpy(test.read(0, rolled.shape[1], slice(0, 2))).float()
     torch.testing.assert_close(

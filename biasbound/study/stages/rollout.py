@@ -41,7 +41,13 @@ def make_rollout(job: RolloutJob, place: Place) -> dict[str, Any]:
     emulator.model.to(place.material.device)
     made = write_rollout(emulator, place.material.test, place.folder / "prediction.npy", job.rollout, place.seed)
     members, count, steps = made.shape[:3]
-    told = {"dt": emulator.dt * made.every, "members": members, "trajectories": count, "steps": steps}
+    told = {
+        "dt": emulator.dt * made.every,
+        "first": made.first,
+        "members": members,
+        "trajectories": count,
+        "steps": steps,
+    }
     write_json(place.folder / "rollout.json", {**told, "nfe": emulator.nfe, "broken": made.broken.tolist()}, None)
     return {"nfe": emulator.nfe, "frames": members * count * steps, "broken": made.lost}
 
@@ -135,6 +141,7 @@ class Written:
     path: Path
     shape: tuple[int, ...]
     broken: Int[np.ndarray, "M S"]
+    first: int = 1  # number of the data's frame that it begins with
     every: int = 1  # frames of the data from one to the next
 
     @property
@@ -194,7 +201,7 @@ def write_rollout(
         for k, frame in enumerate(begun.frames(emulator)):
             put(k, frame.to(torch.float32).numpy())
             broken = broken_by(broken, k + 1, frame, emulator.mask)
-    return Written(path, (begun.members, *layout.shape), broken.numpy(), every)
+    return Written(path, (begun.members, *layout.shape), broken.numpy(), frames.start, every)
 
 
 Put = Callable[[int, Float[np.ndarray, "M S C *N"]], None]  # number of a frame, and the frame
