@@ -107,7 +107,7 @@ def main() -> None:
         print(
             line(name, run, method) if done else f"| {name} | refused | | | | |", flush=True
         )  # one level has no n = 1
-        like = like or run
+        like = run if number == 0 else like  # the others take its data, and its training where it is theirs too
 
 
 if __name__ == "__main__":
