@@ -36,6 +36,8 @@ function scale(values, log, from, to, floor = 0) {
   let high = known.reduce((a, b) => Math.max(a, b));
   if (log && floor) low = Math.max(low, high * floor);
   if (low === high) [low, high] = log ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
+  // Values that agree to a few per cent look alike, and their ticks keep short names.
+  if (log && high / low < 1.25) [low, high] = [Math.sqrt(low * high / 1.25), Math.sqrt(low * high * 1.25)];
   const pad = log ? (high / low) ** 0.04 : (high - low) * 0.04;
   [low, high] = log ? [low / pad, high * pad] : [low - pad, high + pad];
   const f = log ? Math.log : (v) => v;
