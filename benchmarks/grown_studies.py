@@ -3,7 +3,8 @@
 - proxy: Proxy Unrolled Training under the ledger. One training per share of the budget, fine-tuned in several ways: n, u,
   detach, share and rate, beside the same method without fine-tuning, which has all of the budget for its training;
 - statistic: what τ bounds, mean, pooled or q95;
-- rule: how the final ladder is chosen, greedy, best or paired.
+- rule: how the final ladder is chosen, greedy, best or paired;
+- top: what the search takes from the top level: its least share of the samples, and the band's.
 
 Every variant is a run of its own in OUT, with the data of `--like`, or of the first variant. Further options, such as
 `--data.held_out`, go to every run. What is done is skipped. Prints
@@ -43,6 +44,14 @@ STUDIES: dict[str, tuple[str, dict[str, Options]]] = {
     ),
     "statistic": (BASE, {name: {"search.statistic": name} for name in ("mean", "pooled", "q95")}),
     "rule": (BASE, {name: {"search.rule": name} for name in ("greedy", "best", "paired")}),
+    "top": (
+        BASE,
+        {
+            "as in the preset": {},
+            "top 0.5": {"search.top": "0.5"},
+            "top 0.5, band 0.05": {"search.top": "0.5", "search.band": "0.05"},
+        },
+    ),
 }
 
 
