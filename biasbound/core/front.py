@@ -5,6 +5,8 @@ the last of them at level j, along the best ladder of that length that ends ther
 
     ŷ_1[T] = y_est(ε_T, σ_T),    e_k[j] = min_{i > j} E‖y_est(√ᾱ_j ŷ_{k−1}[i] + σ_j ε_j, σ_j) − y‖
 
+Where the answer is a distribution, the CRPS of the draws takes the place of the error (`score`).
+
 Every level has one noise per pair and draw, whatever comes before it, so that ladders are compared on the same noise. The
 result is exact where a better estimate stays better after one more call; it needs levels² × calls / 2 denoiser calls. The
 formula is that of the `renoise` transition; the others keep the chain's own noise from level to level.
@@ -20,13 +22,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from biasbound.core.bias import Estimate, Measure, error_norm
+from biasbound.core.bias import Estimate, Measure
 from biasbound.core.bias.ratio import DEFAULT
 from biasbound.core.denoise import Denoiser, ask
 from biasbound.core.mask import error_of
 from biasbound.core.noise import Condition, State, draw
 from biasbound.core.sample import Transition, descend, sample
 from biasbound.core.schedule import Schedule
+from biasbound.core.score import Score, pair_scores
 
 __all__ = [
     "Front",
@@ -61,11 +64,12 @@ def optimal_schedules(
     draws: int = 2,
     generator: torch.Generator | None = None,
     transition: Transition = "renoise",
+    score: Score = "error",
 ) -> dict[int, tuple[Schedule, Estimate]]:
     """{K: (ladder, E_inf)} for K = 1, 2, … `calls`: the best ladder of K of these levels that starts at the highest.
 
-    E_inf is the error of the chain's last estimate with its standard error over pairs. Fewer levels than `calls` end the
-    front early.
+    E_inf is the error of the chain's last estimate, or its CRPS, with its standard error over pairs. Fewer levels than
+    `calls` end the front early.
     """
     sigma = Schedule(levels.sigma if isinstance(levels, Schedule) else sorted(set(levels))).sigma
     if calls < 1 or draws < 1 or len(x) != len(y) or len(y) == 0:
@@ -76,8 +80,8 @@ def optimal_schedules(
 
     def node(path: tuple[float, ...], inputs: list[Tensor]) -> Node:
         made = [ask(denoiser, y_t, x, path[-1]) for y_t in inputs]
-        error = Estimate.of(torch.stack([error_norm(error_of(denoiser, one, y)) for one in made]).mean(0), draws)
-        return Node(path, inputs, made, error)
+        errors = torch.stack([error_of(denoiser, one, y) for one in made])
+        return Node(path, inputs, made, Estimate.of(pair_scores(errors, score), draws))
 
     def down(before: Node, s: float) -> Node:
         """The chain goes on to level s."""
@@ -126,6 +130,7 @@ def paired_schedule(
     draws: int = 2,
     seed: int = 0,
     transition: Transition = "renoise",
+    score: Score = "error",
 ) -> Schedule:
     """The ladder with the fewest calls that is within one standard error of the least error, pair by pair.
 
@@ -135,7 +140,7 @@ def paired_schedule(
 
     def errors(ladder: Schedule) -> Tensor:
         noise = torch.Generator().manual_seed(seed)
-        return pair_errors(denoiser, x, y, ladder, Measure(draws, transition=transition, generator=noise))
+        return pair_errors(denoiser, x, y, ladder, Measure(draws, transition=transition, generator=noise), score)
 
     error = {k: errors(ladder) for k, (ladder, _) in front.items()}
     least = min(error.values(), key=lambda values: values.mean().item())
@@ -149,12 +154,12 @@ def paired_schedule(
 
 @torch.no_grad()
 def pair_errors(
-    denoiser: Denoiser, x: Condition, y: State, schedule: Schedule, how: Measure = DEFAULT
+    denoiser: Denoiser, x: Condition, y: State, schedule: Schedule, how: Measure = DEFAULT, score: Score = "error"
 ) -> Float[Tensor, " B"]:
-    """‖M_θ(x) − y‖ per pair, the mean over draws of full samples."""
+    """‖M_θ(x) − y‖ per pair, the mean over draws of full samples, or the CRPS of the draws."""
     told: dict[str, Any] = {"generator": how.generator, "like": y, "transition": how.transition}
     made = (sample(denoiser, x, schedule, **told) for _ in range(how.draws))
-    return torch.stack([error_norm(error_of(denoiser, one, y)) for one in made]).mean(0)
+    return pair_scores(torch.stack([error_of(denoiser, one, y) for one in made]), score)
 
 
 @torch.no_grad()
@@ -167,7 +172,8 @@ def inference_error(
     draws: int = 2,
     generator: torch.Generator | None = None,
     transition: Transition = "renoise",
+    score: Score = "error",
 ) -> Estimate:
-    """E_inf of one ladder, ‖M_θ(x) − y‖ over full samples: what the front compares, for a ladder that is not on it."""
+    """E_inf of one ladder, ‖M_θ(x) − y‖ over full samples, or their CRPS: what the front compares, for a ladder that is not on it."""
     how = Measure(draws, transition=transition, generator=generator)
-    return Estimate.of(pair_errors(denoiser, x, y, schedule, how), draws)
+    return Estimate.of(pair_errors(denoiser, x, y, schedule, how, score), draws)

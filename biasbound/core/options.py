@@ -60,6 +60,9 @@ class SearchOptions:
     error over pairs (best), or of the difference between two ladders, pair by pair (paired)"""
     calls: int = 6
     """grow: longest ladder of the exact front"""
+    score: Literal["error", "crps"] = "error"
+    """grow: what ladders are compared by: the error of a sample, or the CRPS of `draws` samples, where the answer is a
+    distribution; then all levels of the grid are trained until the ladder is fixed, and the front chooses it"""
 
     def __post_init__(self) -> None:
         for name in ("tau", "tau_explore"):
@@ -81,6 +84,8 @@ class SearchOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.score == "crps" and self.draws < 2:
+            raise ValueError("score crps compares samples with each other: give at least 2 draws")
 
     @property
     def tau_own(self) -> float:

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
+from biasbound.core.score import crps
 from biasbound.metrics.arrays import Array, broken_frames, check, double, require_finite
 
 __all__ = ["RankHistogram", "crps_frames", "rank_histogram", "spread_and_error", "spread_skill"]
@@ -36,24 +37,13 @@ def _members(members: Array, truth: Array) -> Iterator[tuple[Tensor, Tensor, Boo
 
 
 def crps_frames(members: Array, truth: Array, fair: bool = True) -> Float64[Tensor, "S K"]:
-    """Continuous ranked probability score over channels and grid, for each trajectory and frame.
+    """Continuous ranked probability score (`core.score.crps`) over channels and grid, for each trajectory and frame.
 
-        CRPS = (1/M) Σ_i |x_i − y| − (1/2Q) Σ_ij |x_i − x_j|,   Q = M(M − 1) if fair, else M²
-
-    The fair score has the same expectation for any number of members, from two on. The plain score
-    of a single member is the mean absolute error. Broken frames: +∞.
+    Broken frames: +∞.
     """
-    count = members.shape[0]
-    if fair and count < 2:
-        raise ValueError("the fair CRPS needs at least 2 members; use fair=False for one")
-    weights = 2 * torch.arange(1, count + 1, dtype=torch.float64) - count - 1
-    table = []
-    for x, y, lost in _members(members, truth):
-        skill = (x - y).abs().mean(0)
-        # Σ_ij |x_i − x_j| = 2 Σ_i (2i − M − 1) x_(i) for sorted members.
-        gaps = 2 * (weights.reshape(-1, *[1] * y.ndim) * x.sort(0).values).sum(0)
-        score = skill - gaps / (2 * count * (count - 1 if fair else count))
-        table.append(torch.where(lost, torch.inf, score.flatten(1).mean(1)))
+    table = [
+        torch.where(lost, torch.inf, crps(x - y, fair).flatten(1).mean(1)) for x, y, lost in _members(members, truth)
+    ]
     return torch.stack(table)
 
 

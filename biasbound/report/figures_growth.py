@@ -14,6 +14,7 @@ from biasbound.report.study import Study
 from biasbound.report.style import BIAS_MAP, LADDER, WIDTH, bias_bar, bias_norm, curve, finish, grid_of, needed
 
 GROWN = "03-train, where the ladder grows (search.mode: grow)"
+FRONT_AXES = {"error": "inference error (validation)", "crps": "CRPS (validation)"}
 
 
 def height_of(sigma: float) -> float:
@@ -125,7 +126,7 @@ def front(study: Study) -> Figure:
         )  # fmt: skip
         _marked(axes, search.chosen, "o", LADDER, "the study's ladder")
         _marked(axes, search.greedy, "s", "black", "greedy ladder")
-        finish(axes, x="network calls", y="inference error (validation)", title=study.name(search), legend=False)
+        finish(axes, x="network calls", y=FRONT_AXES[search.front.score], title=study.name(search), legend=False)
         axes.set_xlim(0.5, max(p.calls for p in points) + 0.5)
         axes.xaxis.set_major_locator(MultipleLocator(1))
         axes.legend(fontsize=8, frameon=False, markerscale=0.6)

@@ -158,6 +158,7 @@ class Front:
     front: Annotated[tuple[FrontPoint, ...], Field(min_length=1)]
     chosen: int  # calls of the study's ladder
     greedy: FrontPoint | None = None
+    score: Literal["error", "crps"] = "error"  # what ladders were compared by
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ r"""The ladder grown inside one training: one optimiser, one decay of the learni
              trains the top
     end      the ladder is derived once more from the final network over the levels that it was trained on
 
+Where the answer is a distribution (`score: crps`), refining need not lower an error to pay, and no level joins by itself: the
+rounds train all levels of the grid, and the ladder of least score on the exact front is what the rest trains.
+
 A killed growth goes on where its last checkpoint stands: what a round measured is part of the checkpoint, and every
 measurement has a seed of its own.
 """
@@ -18,7 +21,7 @@ measurement has a seed of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -29,6 +32,7 @@ from biasbound.core.ladder import grid, grid_below, measure_of
 from biasbound.core.noise import Condition, State
 from biasbound.core.options import SearchOptions
 from biasbound.core.schedule import Schedule
+from biasbound.core.score import Score
 from biasbound.core.search import greedy_schedule
 from biasbound.models.diffusion import Diffusion
 from biasbound.train.trainer import Trainer
@@ -63,6 +67,7 @@ class Grown:
     levels: dict[float, Stability]
     front: Front
     greedy: tuple[Schedule, Estimate]  # the greedy ladder and its measured error, to be compared with the front
+    score: Score = "error"  # what the front compares
 
 
 class Grower:
@@ -95,7 +100,7 @@ class Grower:
         """Up to a share of the budget, on the levels and shares of the samples of the present state."""
         state, trainer = self.state, self.trainer
         trainer.choosing = trainer.options.keep == "best" and state.fixed  # before, errors are of other ladders
-        ahead = () if state.fixed else state.below[: self.options.ahead or None]
+        ahead = () if state.fixed else self._ahead()
         band = () if state.grid or not self.options.band else self._band()
         levels = (*state.ladder, *ahead, *band)
         shares = self._shares(state.ladder, ahead, state.fixed)
@@ -109,6 +114,10 @@ class Grower:
         trainer.model.schedule = Schedule(levels[::-1])
         trainer.model.recipe = replace(trainer.model.recipe, share=shares[::-1] if len(levels) > 1 else None)
         trainer.run(until=math.ceil(share * trainer.total), save=False)
+
+    def _ahead(self) -> tuple[float, ...]:
+        """The levels below the frontier that are trained beside the ladder."""
+        return self.state.below if self.options.score == "crps" else self.state.below[: self.options.ahead or None]
 
     def _band(self) -> tuple[float, ...]:
         """Levels from the spread r of the target down to a hundredth of it, three per decade."""
@@ -154,23 +163,13 @@ class Grower:
     def _joined(self, now: int) -> Growth:
         """The state after a round: with one more level in the ladder, or not."""
         options, state, denoiser = self.options, self.state, self.trainer.averaged
-        ahead, frontier = state.below[: options.ahead or None], state.ladder[-1]
+        ahead, frontier = self._ahead(), state.ladder[-1]
         how = measure_of(options, denoiser.transition, now)
         found = {s: stability(denoiser, self.x, self.y, s, how) for s in (frontier, *ahead)}
         table = TwoStepTable(dict.fromkeys(found, denoiser), self.x, self.y, how)
-        bound, better = options.statistic, found[frontier].clean.mean
         two = {s: table(s, frontier) for s in ahead}
-        feasible = [
-            s
-            for s in ahead
-            if found[s].own.value(bound) <= options.tau_own
-            and two[s].value(bound) <= options.tau
-            and found[s].clean.mean < better
-        ]
-        # The error after the jump: a lower level with a larger bias may be no gain.
-        reached = {s: found[s].clean.mean * two[s].value(bound) for s in feasible}
-        ladder = (*state.ladder, min(reached, key=reached.__getitem__)) if feasible else state.ladder
-        idle = 0 if feasible else state.idle + 1
+        joins = None if options.score == "crps" else self._joining(found, two)
+        ladder, idle = (state.ladder, state.idle + 1) if joins is None else ((*state.ladder, joins), 0)
         told = {
             "update": self.trainer.progress.update,
             "ladder": list(ladder),
@@ -183,11 +182,25 @@ class Grower:
         tired = options.patience is not None and idle >= options.patience
         return self._fixed(grown) if spent or tired else grown
 
+    def _joining(self, found: Mapping[float, Stability], two: Mapping[float, Estimate]) -> float | None:
+        """Of the levels that are stable, feasible from the frontier and better than it, that of least error; None for none."""
+        options, bound, better = self.options, self.options.statistic, found[self.state.ladder[-1]].clean.mean
+        feasible = [
+            s
+            for s in two
+            if found[s].own.value(bound) <= options.tau_own
+            and two[s].value(bound) <= options.tau
+            and found[s].clean.mean < better
+        ]
+        # The error after the jump: a lower level with a larger bias may be no gain.
+        return min(feasible, key=lambda s: found[s].clean.mean * two[s].value(bound), default=None)
+
     def _fixed(self, grown: Growth) -> Growth:
         """The ladder that the rest of the budget trains: unless it is greedy, that of least error so far."""
-        if self.options.rule == "greedy" or len(grown.ladder) == 1:
+        levels = grown.grid if self.options.score == "crps" else grown.ladder
+        if len(levels) == 1 or (self.options.rule == "greedy" and self.options.score == "error"):
             return replace(grown, fixed=True)
-        front = self._front(self.trainer.averaged, grown.ladder, 1_000_001)
+        front = self._front(self.trainer.averaged, levels, 1_000_001)
         kept = at_most(front, max(front))[0].sigma[::-1]
         last = {**grown.history[-1], "ladder": list(kept)}
         return replace(grown, fixed=True, ladder=kept, history=(*grown.history[:-1], last))
@@ -195,8 +208,12 @@ class Grower:
     def _front(self, denoiser: Diffusion, levels: Sequence[float], shift: int) -> Front:
         """The exact front over these levels, on noise of its own."""
         how, calls = measure_of(self.options, denoiser.transition, shift), min(len(levels), self.options.calls)
-        told: dict[str, Any] = {"draws": how.draws, "generator": how.generator, "transition": how.transition}
-        return optimal_schedules(denoiser, self.x, self.y, levels, calls, **told)
+        return optimal_schedules(denoiser, self.x, self.y, levels, calls, generator=how.generator, **self._compared())
+
+    def _compared(self) -> dict[str, Any]:
+        """How ladders are compared, beside the noise."""
+        options = self.options
+        return {"draws": options.draws, "transition": self.trainer.kept.transition, "score": options.score}
 
     def _derived(self) -> Grown:
         """The ladder of the final network, by the greedy rule or as the best of the exact front."""
@@ -227,19 +244,18 @@ class Grower:
         )
         for model in (self.trainer.model, self.trainer.averaged, denoiser):
             model.schedule = schedule
-        return Grown(schedule, options.tau, options.statistic, self.state, table, levels, front, (greedy, error))
+        found = (table, levels, front, (greedy, error), options.score)
+        return Grown(schedule, options.tau, options.statistic, self.state, *found)
 
     def _paired(self, front: Front) -> Schedule:
         """The fewest calls that are as good as any on the front, pair by pair."""
         denoiser, seed = self.trainer.kept, self.options.seed + 1_000_007
-        told: dict[str, Any] = {"draws": self.options.draws, "seed": seed, "transition": denoiser.transition}
-        return paired_schedule(denoiser, self.x, self.y, front, **told)
+        return paired_schedule(denoiser, self.x, self.y, front, seed=seed, **self._compared())
 
     def _error(self, denoiser: Diffusion, ladder: Schedule) -> Estimate:
         """E_inf of a ladder that is not on the front, on the front's noise."""
         how = measure_of(self.options, denoiser.transition, 1_000_005)
-        told: dict[str, Any] = {"draws": how.draws, "generator": how.generator, "transition": how.transition}
-        return inference_error(denoiser, self.x, self.y, ladder, **told)
+        return inference_error(denoiser, self.x, self.y, ladder, generator=how.generator, **self._compared())
 
     def _keep(self, state: Growth, on_round: Callable[[Growth], None] | None) -> None:
         self.state = state

@@ -13,7 +13,7 @@ from biasbound.core.front import at_most
 from biasbound.core.ladder import grid
 from biasbound.core.noise import ShardGenerator, draw_index
 from biasbound.core.options import SearchOptions
-from biasbound.core.oracle import AffineOracle
+from biasbound.core.oracle import AffineOracle, GaussianOracle
 from biasbound.core.schedule import Schedule
 from biasbound.data.batches import Batch
 from biasbound.models.diffusion import Diffusion
@@ -164,6 +164,22 @@ def test_levels_that_do_not_pay_are_dropped_before_the_rest(power, gain, pays):
         ladder, error = one.greedy
         least = at_most(one.front, len(ladder))[1]
         assert error.mean >= least.mean - 4 * (error.stderr + least.stderr)
+
+
+def test_where_the_answer_is_a_distribution_the_front_of_the_crps_chooses_among_all_levels():
+    told = {"levels": 6, "sigma_max": 0.999, "rounds": 2, "ahead": 1, "draws": 4, "calls": 3, "rule": "best"}
+    found = {}
+    for score in ("error", "crps"):
+        options = SearchOptions(**SEARCH | told | {"score": score})
+        model = Known(Filter(), frame(), schedule=grid(options), prediction="v")
+        model.oracle = GaussianOracle(0.5)
+        grower = Grower(options, trainer(model), *model.oracle.pairs((64, 1, 16), seeded()))
+        found[score] = grower.run()
+    assert len(found["error"].schedule) == 1  # the mean has the least error
+    assert len(found["crps"].growth.history[-1]["levels"]) == 6  # all are measured, whatever `ahead` says
+    assert 1 < len(found["crps"].schedule) <= 3
+    assert [*found["crps"].growth.ladder] == found["crps"].growth.history[-1]["ladder"]
+    assert found["crps"].score == "crps"
 
 
 # --- killed and resumed --------------------------------------------------------------------------

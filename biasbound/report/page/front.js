@@ -29,6 +29,9 @@ class FrontPanel {
     if (this.redraw) this.redraw(this.spec()); else this.redraw = chart(byId("front-chart"), this.spec());
   }
 
+  /** What the ladders were compared by. */
+  get score() { return this.search.front.score === "crps" ? "CRPS" : "error"; }
+
   spec() {
     const { points, chosen, greedy } = this.search.front;
     const shift = (sign) => points.map((p) => (p.mean === null ? null : p.mean + sign * (p.stderr ?? 0)));
@@ -36,8 +39,8 @@ class FrontPanel {
     const log = Math.min(...positive(low)) * 4 < Math.max(...finite(high)) && finite(low).every((v) => v > 0);
     const ring = (name, point, ringed) => (point && point.mean !== null ? [{ name, x: [point.calls], y: [point.mean], ring: ringed, style: ringed.style }] : []);
     return {
-      label: `Least inference error against network calls of ${this.search.name}. Enter or a click takes the ladder at the cursor`,
-      x: { label: "network calls per frame", short: "calls", whole: true }, y: { label: "inference error (validation)", log }, height: 280,
+      label: `Least ${this.score} against network calls of ${this.search.name}. Enter or a click takes the ladder at the cursor`,
+      x: { label: "network calls per frame", short: "calls", whole: true }, y: { label: this.score === "CRPS" ? "CRPS (validation)" : "inference error (validation)", log }, height: 280,
       series: [
         { name: "best ladder", style: 0, x: points.map((p) => p.calls), y: points.map((p) => p.mean), low, high, bars: true },
         ...ring("the study's ladder", chosen, { style: "ladder", r: 8 }), ...ring("greedy ladder", greedy, { style: "ink", r: 11, square: true }),
@@ -56,8 +59,8 @@ class FrontPanel {
     this.point = point;
     const { chosen, greedy } = this.search.front;
     const also = [sameLevels(point.sigma, chosen?.sigma ?? null) ? "the study's ladder" : "", sameLevels(point.sigma, greedy?.sigma ?? null) ? "the greedy ladder" : ""].filter(Boolean);
-    const apart = greedy && greedy.mean === null ? `\nThe greedy ladder (${plural(greedy.calls, "call")}) is not on the front, and its error was not measured.` : "";
-    byId("front-readout").textContent = `${plural(point.calls, "call")}: error ${show(point.mean)} ± ${show(point.stderr, 2)}${also.length ? `, ${also.join(" and ")}` : ""}\nσ: ${point.sigma.map((s) => show(s, 4)).join(", ")}${apart}`;
+    const apart = greedy && greedy.mean === null ? `\nThe greedy ladder (${plural(greedy.calls, "call")}) is not on the front, and its ${this.score} was not measured.` : "";
+    byId("front-readout").textContent = `${plural(point.calls, "call")}: ${this.score} ${show(point.mean)} ± ${show(point.stderr, 2)}${also.length ? `, ${also.join(" and ")}` : ""}\nσ: ${point.sigma.map((s) => show(s, 4)).join(", ")}${apart}`;
     byId("front-json").value = scheduleFile(this.search, point);
     byId("front-done").textContent = "";
   }

@@ -187,6 +187,7 @@ def _front(search: Search) -> dict[str, Any] | None:
     marked = {"chosen": search.chosen, "greedy": search.greedy}
     return {
         "points": [asdict(point) for point in search.front.front],
+        "score": search.front.score,
         **{name: None if point is None else asdict(point) for name, point in marked.items()},
     }
 

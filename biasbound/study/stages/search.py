@@ -115,7 +115,7 @@ def write_growth(grown: Grown, folder: Path, rank: int = 0) -> None:
     if rank != 0:
         return
     front = [_point(*found) for _, found in sorted(grown.front.items())]
-    told = {"chosen": len(grown.schedule), "front": front, "greedy": _point(*grown.greedy)}
+    told = {"chosen": len(grown.schedule), "front": front, "greedy": _point(*grown.greedy), "score": grown.score}
     write_json(folder / "landscape.json", _landscape(grown.schedule, grown.table, grown.tau, grown.statistic), None)
     write_json(folder / "growth.json", {"tau": grown.tau, "c": grown.growth.c, "rounds": grown.growth.history}, None)
     write_json(folder / "front.json", told, None)
