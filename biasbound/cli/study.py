@@ -6,10 +6,13 @@ What is done and unchanged is skipped. Changed settings that would throw finishe
 """
 
 import argparse
+import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from biasbound.cli.show import dry_run
 from biasbound.cli.wish import STUDY_COMMANDS, Wish
@@ -19,6 +22,18 @@ from biasbound.study.execute import Manner, collect, make_units
 from biasbound.study.folder import RunDir, Unit, open_run, save_config
 from biasbound.study.graph import study_units
 from biasbound.study.view import watching
+
+
+@dataclass
+class Result:
+    """What a command has to show at its end: for scripts, as JSON."""
+
+    run: Path
+    made: list[str] = field(default_factory=list)
+    there: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    results: Path | None = None  # every number, as rows
+    page: Path | None = None
 
 
 def study(wish: Wish) -> int:
@@ -37,22 +52,25 @@ def study(wish: Wish) -> int:
         return 2 if outcome.failed else 0
     known = (wish.run / "run.json").exists()
     run = open_run(wish.run, wish.config)
-    code = 0
+    result = Result(run.path)
     with run.writing():
         if wish.verb == "report":
             if known:
                 _stale(run, "a report makes none of them: give these settings to `run --redo`")
-            _report(run, wish)
+            _report(run, wish, result)
         else:
             if known:  # what is stale is refused, or thrown away when told to, its results too
                 run.discard(_stale(run, None if wish.redo else "give --redo to make them again, or another folder"))
                 collect(run, study_units(run.config))
                 save_config(run)
-            code = _make(run, wish, units, manner)
-            if wish.verb == "run" and code == 0:
-                _report(run, wish)
-    _next(wish, code)
-    return code
+            _make(run, wish, units, manner, result)
+            if wish.verb == "run" and not result.failed:
+                _report(run, wish, result)
+    if wish.json:
+        print(json.dumps(asdict(result), default=str))
+    elif not wish.quiet:
+        _next(wish, bool(result.failed))
+    return 2 if result.failed else 0
 
 
 def _stale(run: RunDir, cure: str | None) -> list[Unit]:
@@ -64,46 +82,61 @@ def _stale(run: RunDir, cure: str | None) -> list[Unit]:
     return stale
 
 
-def _make(run: RunDir, wish: Wish, units: Sequence[Unit], manner: Manner) -> int:
-    print(f"{run.path}: {len(units)} units of {wish.source}, methods {', '.join(wish.methods)}", flush=True)
-    with watching() as tell:
+def _make(run: RunDir, wish: Wish, units: Sequence[Unit], manner: Manner, result: Result) -> None:
+    say = _sayer(wish)
+    say(f"{run.path}: {len(units)} units of {wish.source}, methods {', '.join(wish.methods)}")
+    waiting = [unit.name for unit in units if run.state(unit) != "done"]
+    with watching(wish.quiet, waiting, manner.jobs) as tell:
         outcome = make_units(run, units, manner, tell)
-    print(f"{run.path}: {len(outcome.made)} units made, {len(outcome.there)} were there already")
+    result.made, result.there, result.failed = outcome.made, outcome.there, outcome.failed
+    say(f"{run.path}: {len(outcome.made)} units made, {len(outcome.there)} were there already")
     if any(unit.stage == "evaluate" for unit in units):
-        path = collect(run, study_units(run.config))
-        if path is not None:
-            print(f"{path}: written")
-            print(demo_table(read_rows(path)).text())
+        result.results = collect(run, study_units(run.config))
+        if result.results is not None:
+            say(f"{result.results}: written")
+            if not wish.json:
+                print(demo_table(read_rows(result.results)).text())
     for name, problem in outcome.failed.items():
         print(f"biasbound: {name} failed: {problem}", file=sys.stderr)
-    return 2 if outcome.failed else 0
 
 
-def _report(run: RunDir, wish: Wish) -> None:
+def _sayer(wish: Wish) -> Callable[[str], None]:
+    """Prints what a quiet command leaves out."""
+
+    def say(text: str) -> None:
+        if not wish.quiet:
+            print(text, flush=True)
+
+    return say
+
+
+def _report(run: RunDir, wish: Wish, result: Result) -> None:
     """Tables, figures and the page of what is there; `run` makes them once, `report` whenever asked."""
     from biasbound.report.write import write_report
 
     units = study_units(run.config)
     done = tuple(u for u in units if u.stage == "evaluate" and run.state(u) == "done")
     unit = Unit("report", inputs=done)
+    say, page = _sayer(wish), run.folder(unit) / "index.html"
+    result.page = None if wish.figures else page
     if wish.verb == "run" and run.state(unit) == "done":
-        print(f"{run.folder(unit) / 'index.html'}: is there already")
+        say(f"{page}: is there already")
         return
-    results = collect(run, units) if done else None
+    result.results = results = collect(run, units) if done else None
     started = time.process_time()
     written = write_report(run.path, run.folder(unit), figures=wish.figures or None, page=not wish.figures)
     for path in written:
         if path.suffix in (".html", ".md", ".tex") or wish.figures:
-            print(f"{path}: written")
-    if results is not None and wish.verb == "report" and not wish.figures:
+            say(f"{path}: written")
+    if results is not None and wish.verb == "report" and not wish.figures and not wish.json:
         print(table1(read_rows(results)).text())
     if not wish.figures:
         run.finish(unit, {"cpu_seconds": round(time.process_time() - started, 3)})
 
 
-def _next(wish: Wish, code: int) -> None:
+def _next(wish: Wish, failed: bool) -> None:
     after = STUDY_COMMANDS[wish.verb][2]
-    if code:
+    if failed:
         print(f"next: mend what failed, then give the same command again; it goes on in {wish.run}")
     elif after == "open":
         print(f"next: open {wish.run / '07-report' / 'index.html'}")

@@ -47,6 +47,8 @@ class Wish:
     figures: tuple[str, ...]
     source: str  # where the settings come from
     warning: str = ""  # one sentence on settings that are hardly meant
+    quiet: bool = False  # the result alone
+    json: bool = False  # the result as JSON on stdout, nothing else there
 
 
 def wish_of(verb: str, argv: list[str]) -> Wish:
@@ -75,7 +77,8 @@ def wish_of(verb: str, argv: list[str]) -> Wish:
     flags = given.redo, given.dry_run, shown
     source = f"preset {preset}" if preset else str(given.config[0] if given.config else base)
     warning = "" if preset is None else _borrowed(argv, config, preset)
-    return Wish(verb, out, config, methods, manner, *flags, tuple(given.figure), source, warning)
+    told = {"quiet": given.quiet or given.json, "json": given.json}
+    return Wish(verb, out, config, methods, manner, *flags, tuple(given.figure), source, warning, **told)
 
 
 def _borrowed(argv: Sequence[str], config: Config, preset: str) -> str:
@@ -195,6 +198,8 @@ def _parser(verb: str, base: Path | None) -> ConfigParser:
     parser.add_argument(
         "--executor", default="local", metavar="NAME", help="what computes the units: local, submitit (SLURM) or dask"
     )
+    parser.add_argument("--quiet", action="store_true", help="show the result alone, no progress")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object, for scripts")
     parser.add_argument("--redo", action="store_true", help="make again what changed settings made stale")
     parser.add_argument(
         "--dry-run", action="store_true", help="check your data, say what would be done, its cost and time"
