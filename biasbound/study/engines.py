@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import queue
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import AbstractContextManager, contextmanager
@@ -224,11 +225,13 @@ def dask(terms: Terms) -> Iterator[Engine]:
         client = distributed.Client(address, timeout="20s") if address else distributed.Client(**here)
     except OSError as error:
         raise ValueError(f"execute.address: no Dask scheduler answers at {address} ({error})") from error
-    sent = []
+    sent: Any = (
+        weakref.WeakSet()
+    )  # held by nobody, the result of a task dies with its worker instead of being made again
 
     def send(call: Callable[[], Any], stage: str) -> Handle:
         future: Handle = client.submit(call, pure=False, resources=dict(terms.wishes.of(stage)) or None)
-        sent.append(future)
+        sent.add(future)
         return future
 
     with client:
