@@ -1,9 +1,15 @@
 """Several processes train as one, agree on what they go on from, and share work and memory."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
+from dying import dying
 from small_fit import same, trainer, weights
-from together import together
+from together import free_port, together
 
 from biasbound._io import read_lines
 from biasbound.models.weights import load_newest, load_tensors, save_tensors
@@ -12,6 +18,7 @@ from biasbound.train.observers import JsonlLog
 
 pytestmark = pytest.mark.long
 
+HERE = Path(__file__).parents[1]
 SHARED = ("v", "proxy")
 SOAP = {"optimiser": "soap", "updates": 30}
 DIVIDED = {"updates": 30, "shard": True}
@@ -129,3 +136,28 @@ def test_the_checkpoint_of_a_divided_training_serves_one_process(pair):
     assert losses(pair / "later alone")[-1] == losses(pair / "v")[-1]
     assert any(name.startswith("ema.") for name in saved)
     assert not any(name.startswith("ema.") for name in load_newest(pair / "not averaged")[0])
+
+
+def agent(address, port, folder):
+    """torchrun on one of two machines, which only differ by their address here."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1", "--max_restarts=1"]
+    launch += [f"--local_addr={address}", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{port}"]
+    seen = os.pathsep.join([str(HERE), str(HERE.parent)])
+    # Machines count restarts apart, so that in a common store one would find the addresses of another attempt.
+    told = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    told |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "PYTHONPATH": seen}
+    words = [*launch, str(HERE / "dying.py"), str(folder / "killed")]
+    return subprocess.Popen(words, env=os.environ | told, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def test_a_killed_process_of_two_machines_is_started_again_and_changes_nothing(tmp_path):
+    """torchrun restarts both after one was killed, and they end with the bits of a training that nobody disturbed."""
+    (tmp_path / "left" / "died").mkdir(parents=True)
+    together(dying, tmp_path / "left" / "alone")
+    port = free_port()
+    both = [agent(address, port, tmp_path) for address in ("127.0.0.1", "127.0.0.2")]
+    for one in both:
+        said = one.communicate(timeout=300)[1].decode()
+        assert one.returncode == 0, said
+    assert (tmp_path / "died").exists()
+    assert same(*(load_newest(tmp_path / name)[0] for name in ("left/alone", "killed")))
