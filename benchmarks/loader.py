@@ -6,7 +6,7 @@ python benchmarks/loader.py --disk                  reading hidden behind comput
 Prints CPU milliseconds a batch of 64 pairs (median over rounds, least and most), and the ratio. Both sides
 read the same native file, 512 × 140 × 1 × 256 float32, from the page cache, on one thread, into torch tensors.
 
-`--disk` trains a small network on a file of 64 × 40 × 4 × 64 × 64 float32 that is put out of the page cache before every
+`--disk` trains a small network on a file of 32 × 20 × 4 × 64 × 64 float32 that is put out of the page cache before every
 turn, so that every batch comes from the disk. Three trainings take turns: on the same data in memory, with batches that
 are read when asked for, and with batches that are read ahead in a thread. What is hidden is the share of the difference
 between the first two that the third does not have.
@@ -50,8 +50,8 @@ def ours(windows: Windows, order: Order, batches: int) -> float:
     return (time.process_time() - start) / batches
 
 
-ON_DISK = (64, 40, 4, 64, 64)
-PAIRS, UPDATES = 64, 10  # of a batch, of a turn
+ON_DISK = (32, 20, 4, 64, 64)
+PAIRS, UPDATES = 32, 5  # of a batch, of a turn
 
 
 def cold(path: Path) -> None:
@@ -66,7 +66,7 @@ def cold(path: Path) -> None:
 
 def training(windows: Windows, ahead: int) -> Trainer:
     task, chosen = Forecast(), method("direct")
-    options = {"width": 8, "multipliers": (1, 1), "blocks": 1}
+    options = {"width": 4, "multipliers": (1, 1), "blocks": 1}
     network = NetSpec("unet", 4, 4, ON_DISK[3:], ("periodic",) * 2, options).resolved()
     torch.manual_seed(0)
     model = chosen.build(network, task, 1.0, {})
