@@ -1,7 +1,7 @@
 """Random training batches of pairs from a KS-sized file: our loader against The Well's, interleaved.
 
 python benchmarks/loader.py [--venv build/well]     the environment that check_well.py makes
-python benchmarks/loader.py --disk                  reading hidden behind computing; needs nothing else
+python benchmarks/loader.py --disk [--wait 0.3]     reading hidden behind computing; needs nothing else
 
 Prints CPU milliseconds a batch of 64 pairs (median over rounds, least and most), and the ratio. Both sides
 read the same native file, 512 × 140 × 1 × 256 float32, from the page cache, on one thread, into torch tensors.
@@ -9,7 +9,8 @@ read the same native file, 512 × 140 × 1 × 256 float32, from the page cache, 
 `--disk` trains a small network on a file of 32 × 20 × 4 × 64 × 64 float32 that is put out of the page cache before every
 turn, so that every batch comes from the disk. Three trainings take turns: on the same data in memory, with batches that
 are read when asked for, and with batches that are read ahead in a thread. What is hidden is the share of the difference
-between the first two that the third does not have.
+between the first two that the third does not have. `--wait` adds so many seconds to every read, as a slow file server
+does; on a busy machine it is the clearer experiment.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 import torch
 from check_well import HERE, READER, environment
 
-from biasbound.data.batches import Loader, Order
+from biasbound.data.batches import Batch, Loader, Order
 from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories, Windows
 from biasbound.models.method import method
@@ -64,17 +65,22 @@ def cold(path: Path) -> None:
         os.close(descriptor)
 
 
-def training(windows: Windows, ahead: int) -> Trainer:
+def training(windows: Windows, ahead: int, wait: float = 0.0) -> Trainer:
     task, chosen = Forecast(), method("direct")
     options = {"width": 4, "multipliers": (1, 1), "blocks": 1}
     network = NetSpec("unet", 4, 4, ON_DISK[3:], ("periodic",) * 2, options).resolved()
     torch.manual_seed(0)
     model = chosen.build(network, task, 1.0, {})
-    loader = Loader(windows.__getitem__, lambda batch: batch, ahead=ahead)
+
+    def read(index: np.ndarray) -> Batch:
+        time.sleep(wait)
+        return windows[index]
+
+    loader = Loader(read, lambda batch: batch, ahead=ahead)
     return Trainer(model, loader, len(windows), FitOptions(updates=10**6, batch=PAIRS))
 
 
-def disk(rounds: int) -> None:
+def disk(rounds: int, wait: float) -> None:
     """Wall milliseconds of an update in each of the three ways, and the share of reading that is hidden."""
     torch.set_num_threads(1)
     spent: dict[str, list[float]] = {}
@@ -86,8 +92,8 @@ def disk(rounds: int) -> None:
         there = load(path)
         ways = {
             "in memory": training(there.load().pairs(), 0),
-            "when asked": training(there.pairs(), 0),
-            "ahead": training(there.pairs(), 2),
+            "when asked": training(there.pairs(), 0, wait),
+            "ahead": training(there.pairs(), 2, wait),
         }
         for number in range(rounds + 1):
             for name, trainer in ways.items():
@@ -115,9 +121,10 @@ def run() -> None:
     parser.add_argument("--venv", type=Path, default=HERE.parent / "build" / "well")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--disk", action="store_true")
+    parser.add_argument("--wait", type=float, default=0.0)
     given = parser.parse_args()
     if given.disk:
-        disk(given.rounds)
+        disk(given.rounds, given.wait)
         return
     python = environment(given.venv)
     torch.set_num_threads(1)

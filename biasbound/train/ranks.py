@@ -54,7 +54,7 @@ def agreed(value: T) -> T:
     if not dist.is_initialized():
         return value
     held: list[Any] = [value]
-    dist.broadcast_object_list(held, src=0, group=_waiting[-1])
+    dist.broadcast_object_list(held, src=0, group=_waiting[-1] if _waiting else None)
     made: T = held[0]
     return made
 

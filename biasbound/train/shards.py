@@ -11,6 +11,7 @@ from copy import deepcopy
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
@@ -76,7 +77,10 @@ class Shards:
 
 def _divide(objective: nn.Module) -> None:
     """Members of the outermost lists of blocks each become whole when they compute; the rest does at once."""
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(next(objective.parameters()).device.type, (dist.get_world_size(),))
 
     def outermost(module: nn.Module) -> Iterable[nn.Module]:
         for child in module.children():
@@ -87,8 +91,8 @@ def _divide(objective: nn.Module) -> None:
 
     for block in outermost(objective):
         if next(block.parameters(), None) is not None and type(block).forward is not nn.Module.forward:
-            fully_shard(block)
-    fully_shard(objective)
+            fully_shard(block, mesh=mesh)
+    fully_shard(objective, mesh=mesh)
 
 
 def _part(tensor: Tensor, like: Any) -> Any:
