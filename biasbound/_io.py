@@ -4,6 +4,7 @@ Files are put in place whole or not at all. JSON is read in one place, checked a
 damage becomes one sentence. Locks die with their owner, and worker processes end with their parent.
 """
 
+import errno
 import fcntl
 import json
 import multiprocessing
@@ -23,6 +24,8 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 T = TypeVar("T")
+# What a file system without locks answers, as Lustre mounted without them; runs have a sign beside (`study.hold`).
+WITHOUT_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 def sync(path: Path) -> None:
@@ -90,6 +93,10 @@ def lock(path: Path) -> Iterator[None]:
             raise ValueError(
                 f"another process is writing here ({path} is locked); wait until it ends, or choose another place"
             ) from None
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                os.close(descriptor)
+                raise
         with suppress(FileNotFoundError):
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
                 break

@@ -1,9 +1,12 @@
-"""What a batch holds, and a random order of batches that can be resumed anywhere."""
+"""What a batch holds, a random order of batches that can be resumed anywhere, and reading ahead of it in a thread."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +30,10 @@ class Batch(NamedTuple):
     def y(self) -> Float[Tensor, "B C *N"]:
         """The target x^{k+1}."""
         return self.frames[:, 1]
+
+    def pinned(self) -> Batch:
+        """The same in page-locked memory, from which a GPU copies while it computes."""
+        return Batch(self.frames.pin_memory(), self.conditions.pin_memory())
 
 
 def permutation(length: int, seed: int, epoch: int = 0) -> Int64[np.ndarray, " n"]:
@@ -69,3 +76,45 @@ class Order:
         batch = self._shuffled[1][self.position : self.position + self.size]
         self.position += self.size
         return batch
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Batches by number in two steps, so that the first can run ahead of the training in a thread.
+
+    `read` touches the disk and nothing else. `place` brings a batch into the network's units and to its device; it stays
+    in the thread that trains, whose device and stream it uses. `pin` keeps what was read in page-locked memory between
+    the two. A training reads `ahead` batches before it needs them.
+    """
+
+    read: Callable[[Any], Batch]
+    place: Callable[[Batch], Batch]
+    pin: bool = False
+    ahead: int = 2
+
+    def __call__(self, index: Any) -> Batch:
+        return self.place(self.fetch(index))
+
+    def fetch(self, index: Any) -> Batch:
+        found = self.read(index)
+        return found.pinned() if self.pin else found
+
+
+class Ahead:
+    """A loader whose next batches are being read in a thread.
+
+    `asked` foretells what will be asked for. The batches are those of the loader whatever is asked: one that was not
+    foretold is read at once. An error of reading is raised where the batch is asked for.
+    """
+
+    def __init__(self, loader: Loader, asked: Iterator[np.ndarray]) -> None:
+        self.loader, self.asked = loader, asked
+        self._pool = ThreadPoolExecutor(1, "batches")  # its thread ends with it
+        self._coming: deque[tuple[np.ndarray, Future[Batch]]] = deque()
+
+    def __call__(self, index: Any) -> Batch:
+        while len(self._coming) <= self.loader.ahead and (numbers := next(self.asked, None)) is not None:
+            self._coming.append((numbers, self._pool.submit(self.loader.fetch, numbers)))
+        if not self._coming or not np.array_equal(self._coming[0][0], index):
+            return self.loader(index)
+        return self.loader.place(self._coming.popleft()[1].result())

@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import queue
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import AbstractContextManager, contextmanager
@@ -23,6 +24,7 @@ from biasbound.study.config import ExecuteConfig
 from biasbound.study.follow import Event, Tell
 
 TRIES = 3  # how often a call is given to an engine that loses its jobs
+QUEUE = 10**6  # jobs at a time of an engine that has its own queue
 SOON = 0.2  # seconds between looks at what is done
 
 Call = Callable[[Tell], Any]  # what a job does, and to whom it tells how far it is
@@ -131,8 +133,10 @@ def _noted(call: Call, begin: Callable[[], None], path: Path) -> Any:
 class Jobs:
     """Calls as jobs of a cluster: `send(call, stage)` gives a handle; `gone` are the errors of a job that died."""
 
-    def __init__(self, terms: Terms, send: Callable[[Callable[[], Any], str], Handle], gone: tuple[type, ...]) -> None:
-        self.room = 10**6  # the engine has its own queue
+    def __init__(
+        self, terms: Terms, send: Callable[[Callable[[], Any], str], Handle], gone: tuple[type, ...], room: int = QUEUE
+    ) -> None:
+        self.room = room
         self.notes = terms.folder / ".jobs" / "told"
         self.begin, self.send, self.gone = terms.begin, send, gone
         self.read: dict[Path, int] = {}
@@ -190,7 +194,7 @@ class _Resumable:
 
 @contextmanager
 def slurm(terms: Terms) -> Iterator[Engine]:
-    """Jobs of SLURM through submitit, or processes of this machine where there is no SLURM."""
+    """Jobs of SLURM through submitit, or processes of this machine, `jobs` at a time, where there is no SLURM."""
     submitit, wishes = _needed("submitit"), terms.wishes
     logs = terms.folder / ".jobs" / "submitit"
     cluster = None if wishes.cluster == "auto" else wishes.cluster
@@ -207,8 +211,9 @@ def slurm(terms: Terms) -> Iterator[Engine]:
         made: Handle = job
         return made
 
+    queued = submitit.AutoExecutor(folder=logs, cluster=cluster).cluster == "slurm"
     try:
-        yield Jobs(terms, send, (submitit.core.utils.UncompletedJobError,))
+        yield Jobs(terms, send, (submitit.core.utils.UncompletedJobError,), QUEUE if queued else terms.jobs)
     finally:
         for job in sent:
             if not job.done():
@@ -224,11 +229,13 @@ def dask(terms: Terms) -> Iterator[Engine]:
         client = distributed.Client(address, timeout="20s") if address else distributed.Client(**here)
     except OSError as error:
         raise ValueError(f"execute.address: no Dask scheduler answers at {address} ({error})") from error
-    sent = []
+    sent: Any = (
+        weakref.WeakSet()
+    )  # held by nobody, the result of a task dies with its worker instead of being made again
 
     def send(call: Callable[[], Any], stage: str) -> Handle:
         future: Handle = client.submit(call, pure=False, resources=dict(terms.wishes.of(stage)) or None)
-        sent.append(future)
+        sent.add(future)
         return future
 
     with client:

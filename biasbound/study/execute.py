@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from biasbound._io import remove
 from biasbound.metrics.rows import read_rows, write_rows
@@ -29,7 +28,7 @@ from biasbound.study.stages.place import Place
 from biasbound.study.stages.rollout import make_rollout
 from biasbound.study.stages.search import make_search
 from biasbound.study.stages.train import make_finetune, make_train
-from biasbound.train.trainer import distributed
+from biasbound.train.ranks import agreed, distributed
 
 FAILURES = (ValueError, OSError, ArithmeticError, ImportError)
 
@@ -153,13 +152,10 @@ def _summary(facts: Mapping[str, Any]) -> str:
 def make_units(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell) -> Outcome:
     """Make every unit that is not done; `units` stand after what they read."""
     outcome, several = Outcome(), distributed(manner.device).world > 1
-    if several:
-        dist.barrier()  # the first process has put the folder in order
-    states = {unit.name: run.state(unit) for unit in units}
-    outcome.there = [name for name, state in states.items() if state == "done"]
-    todo = [unit for unit in units if states[unit.name] != "done"]
-    if several:
-        dist.barrier()  # every process has looked before the first one writes
+    # The first process of several looks for all: another machine may see its files later.
+    found = [unit.name for unit in units if run.state(unit) == "done"] if distributed().rank == 0 else []
+    outcome.there = agreed(found)
+    todo = [unit for unit in units if unit.name not in outcome.there]
     first = [unit for unit in todo if unit.stage == "data"]
     rest = [unit for unit in todo if unit.stage != "data"]
     here = manner.executor == "local"
@@ -187,14 +183,15 @@ def _in_turn(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, out
     for unit in units:
         if _doomed(unit, outcome.failed):
             continue
+        failure = ""
         try:
             make_unit(run, unit, tell, manner)
         except FAILURES as error:
-            _fail(unit, _sentence(error), tell, outcome)
+            failure = _sentence(error)
+        if failure := agreed(failure):  # what the first process could not make, the others cannot read
+            _fail(unit, failure, tell, outcome)
         else:
             outcome.made.append(unit.name)
-        if distributed(manner.device).world > 1:
-            dist.barrier()
 
 
 def _sentence(error: BaseException) -> str:
@@ -213,7 +210,10 @@ def _made(run: RunDir, unit: Unit, manner: Manner, tell: Tell) -> str:
     """Make a unit as a job; returns in one sentence why it failed, or nothing."""
     with _one_at_a_time:  # a Dask worker may have several threads
         try:
-            make_unit(run, unit, tell, manner)
+            if (
+                run.state(unit) != "done"
+            ):  # an engine may compute a job twice, when it lost what the first one returned
+                make_unit(run, unit, tell, manner)
         except FAILURES as error:
             return _sentence(error)
     return ""

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from biasbound import __version__
-from biasbound._io import cores, lock, read_json, remove, write_json, write_text
+from biasbound._io import cores, read_json, remove, write_json, write_text
 from biasbound.study.config import Config
+from biasbound.study.hold import held
 from biasbound.study.jobs import digest, identity
 from biasbound.study.parsing import read_config, to_yaml
 
@@ -118,8 +119,8 @@ class RunDir:
                 remove(self.folder(unit))
 
     def writing(self) -> AbstractContextManager[None]:
-        """Hold the folder against a second writer."""
-        return lock(self.path / ".writing")
+        """Hold the folder against a second writer, on any machine that sees it."""
+        return held(self.path / ".writing")
 
 
 def open_run(path: Path, config: Config | None = None) -> RunDir:

@@ -30,6 +30,10 @@ class MovingAverage(nn.Module):
         self._weights: list[Tensor] = list(model.parameters())
         self._copies, self._sources = list(self.module.buffers()), list(model.buffers())
 
+    def follow(self, weights: list[Tensor], means: list[Tensor]) -> None:
+        """Average these weights into these means from now on: parts of the model's, where it is divided."""
+        self._weights, self._means = weights, means
+
     @torch.no_grad()
     def update(self) -> None:
         """Take in the model's present weights; the first time, they are the average."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from biasbound.registry import home
+from biasbound.train.ranks import shared
 
 __all__ = ["OPTIMISERS", "Muon", "Soap"]
 
@@ -176,9 +177,8 @@ class Soap(_Stacked):
         turned = [_turn(s, g) for s, g in zip(stacks, gradients, strict=True)]
         adam = _adam(stacks, turned, group["betas"])
         found = [_turn(s, d, back=True) for s, d in zip(stacks, adam, strict=True)]
-        for stack, gradient in zip(stacks, gradients, strict=True):
-            if stack.matrices:
-                _follow(stack, gradient, group)
+        due = [side for s, g in zip(stacks, gradients, strict=True) if s.matrices for side in _follow(s, g, group)]
+        _refresh(due)
         return found
 
 
@@ -192,21 +192,28 @@ def _turn(stack: _Stack, x: Tensor, back: bool = False) -> Tensor:
     return x
 
 
-def _follow(stack: _Stack, gradient: Tensor, group: dict[str, Any]) -> None:
-    """Take the gradient into L and R, and refresh the basis when it is time."""
+def _follow(stack: _Stack, gradient: Tensor, group: dict[str, Any]) -> list[tuple[_Stack, str]]:
+    """Take the gradient into L and R; the sides whose basis is to be refreshed now."""
     share, due = 1 - group["betas"][1], stack.update % group["every"] == 0
-    for side in "lr":
-        if f"cov_{side}" not in stack.slots:
-            continue
-        basis, cov = stack.slots[f"basis_{side}"], stack.slots[f"cov_{side}"]
+    sides = [side for side in "lr" if f"cov_{side}" in stack.slots]
+    for side in sides:
         rows = gradient if side == "l" else gradient.mT
-        cov.baddbmm_(rows, rows.mT, beta=1 - share, alpha=share)
-        if due:
-            floor = FLOOR * cov.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
-            new = torch.linalg.qr(torch.baddbmm(floor * basis, cov, basis)).Q
-            mean, turn = stack.slots["exp_avg"], new.mT @ basis
-            mean.copy_(turn @ mean if side == "l" else mean @ turn.mT)
-            basis.copy_(new)
+        stack.slots[f"cov_{side}"].baddbmm_(rows, rows.mT, beta=1 - share, alpha=share)
+    return [(stack, side) for side in sides] if due else []
+
+
+def _refresh(due: list[tuple[_Stack, str]]) -> None:
+    """One power iteration with QR for every basis; the processes of a training share the matrices."""
+    powers = []
+    for stack, side in due:
+        basis, cov = stack.slots[f"basis_{side}"], stack.slots[f"cov_{side}"]
+        floor = FLOOR * cov.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
+        powers.append(torch.baddbmm(floor * basis, cov, basis))
+    for (stack, side), new in zip(due, shared(lambda power: torch.linalg.qr(power).Q, powers), strict=True):
+        basis, mean = stack.slots[f"basis_{side}"], stack.slots["exp_avg"]
+        turn = new.mT @ basis
+        mean.copy_(turn @ mean if side == "l" else mean @ turn.mT)
+        basis.copy_(new)
 
 
 class Muon(_Stacked):

@@ -46,6 +46,8 @@ class TrainOptions:
     """bf16 is for GPUs"""
     compile: bool = field(default=False, metadata={"manner": True})
     """compile the network with torch.compile"""
+    shard: bool = field(default=False, metadata={"manner": True})
+    """under torchrun: divide weights, gradients and optimiser state among the processes, for networks that do not fit"""
 
     def __post_init__(self) -> None:
         if (self.updates is None) == (self.epochs is None):

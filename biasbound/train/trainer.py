@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -19,16 +18,17 @@ from torch.nn.parallel import DistributedDataParallel
 
 from biasbound._io import lock
 from biasbound.core.noise import ShardGenerator
-from biasbound.data.batches import Order
-from biasbound.models.weights import load_newest, save_numbered
+from biasbound.data.batches import Ahead, Loader, Order
+from biasbound.models.weights import save_numbered
 from biasbound.registry import find
 from biasbound.train.average import MovingAverage
 from biasbound.train.keep import Best
 from biasbound.train.optimisers import OPTIMISERS
 from biasbound.train.options import FitOptions, learning_rate
+from biasbound.train.ranks import distributed, newest
 from biasbound.train.state import Progress, pack, unpack
 
-__all__ = ["Diverged", "Observer", "Report", "Trainer", "distributed"]
+__all__ = ["Diverged", "Observer", "Report", "Trainer"]
 
 Batch = Any  # whatever `data` returns and `loss` understands
 Data = Callable[[Int64[np.ndarray, " b"]], Batch]
@@ -58,22 +58,6 @@ class Observer(Protocol):
     def report(self, report: Report) -> None: ...
 
     def stop(self) -> None: ...
-
-
-class Rank(NamedTuple):
-    """This process among the `world` processes of a training."""
-
-    rank: int
-    world: int
-
-
-def distributed(device: torch.device | str = "cpu") -> Rank:
-    """Join the other processes when started by torchrun; alone otherwise."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return Rank(0, 1)
-    if not dist.is_initialized():
-        dist.init_process_group("nccl" if torch.device(device).type == "cuda" else "gloo")
-    return Rank(dist.get_rank(), dist.get_world_size())
 
 
 class _Objective(nn.Module):
@@ -122,22 +106,44 @@ class Trainer:
         self.observers = list(observers) if self.rank.rank == 0 else []
         if options.compile:
             getattr(model, "net", model).compile()  # losses ask the wrapper's network, not the wrapper
+        self.average = None if options.ema is None else MovingAverage(model, options.ema)
+        self.objective: nn.Module = _Objective(model)
+        self.shards = self._divided() if options.shard and self.rank.world > 1 else None
         self.parameters = list(model.parameters())
         make = find(OPTIMISERS, options.optimiser)
         self.optimiser = make(self.parameters, options.lr, options.weight_decay)
-        self.average = None if options.ema is None else MovingAverage(model, options.ema)
         self.order = Order(items, options.batch, options.seed)
         self.progress, self.best = Progress(), Best()
         self.choosing = options.keep == "best"  # whether evaluations compete
-        if folder is not None and (found := load_newest(folder)) is not None:
+        if folder is not None and (found := newest(folder)) is not None:
             self._restore(*found)
-        self.objective: nn.Module = _Objective(model)
-        if self.rank.world > 1:
+        if isinstance(data, Loader) and data.ahead:
+            self.data = Ahead(data, self._asked())
+        if self.rank.world > 1 and self.shards is None:
             self.objective = DistributedDataParallel(self.objective)
+
+    def _divided(self) -> Any:
+        """The weights divided among the processes."""
+        from biasbound.train.shards import Shards  # imports a second's worth of torch
+
+        if self.options.optimiser in ("soap", "muon"):
+            raise ValueError(
+                f"train.shard divides every weight among the processes, and {self.options.optimiser} needs whole "
+                "matrices: use adam or adamw"
+            )
+        return Shards(self.objective, self.model, self.average)
+
+    def _asked(self) -> Iterator[Int64[np.ndarray, " b"]]:
+        """The indices that all updates to come ask for, for reading ahead."""
+        share = self.options.batch // self.rank.world
+        for indices in Order(**self.order.state()):
+            yield indices[self.rank.rank * share : (self.rank.rank + 1) * share]
 
     @property
     def averaged(self) -> Any:
         """The model to use: with averaged weights where there are any, and with dropout and the like at rest."""
+        if self.shards is not None:
+            return self.shards.asked(self.progress.update)
         if self.average is not None:
             return self.average.module
         self._learns(False)
@@ -229,26 +235,36 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint now, if there is a folder; only the first process does."""
-        if self.folder is None or self.rank.rank != 0:
+        if self.folder is None or (self.rank.rank != 0 and self.shards is None):
             return
         self.progress.order, self.progress.best = self.order.state(), self.best.to_json()
         meta = {"options": asdict(self.options), "progress": self.progress.to_json()}
+        if self.shards is not None:
+            self.shards.asked(self.progress.update)  # the average is whole from here
         tensors = pack(self.model, self.average, self.optimiser) | self.best.pack()
-        save_numbered(self.folder, self.progress.update, tensors, meta)
+        if self.shards is not None:
+            tensors = self.shards.whole(tensors)
+        if self.rank.rank == 0:
+            save_numbered(self.folder, self.progress.update, tensors, meta)
 
     def _restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         mine, theirs = asdict(self.options), meta["options"]
-        changed = [k for k in mine if mine[k] != theirs.get(k) and k not in ("checkpoint_every", "compile")]
+        manner = [f.name for f in fields(self.options) if f.metadata.get("manner")]
+        changed = [k for k in mine if mine[k] != theirs.get(k) and k not in manner]
         if changed:
             raise ValueError(
                 f"{self.folder} holds a training with {changed[0]} = {theirs.get(changed[0])}, not "
                 f"{mine[changed[0]]}; use another folder or the same options"
             )
         self.best.restore(tensors, meta["progress"].get("best", {}))
+        if self.shards is not None:
+            tensors = self.shards.divided(tensors)
         try:
             unpack(tensors, self.model, self.average, self.optimiser)
         except RuntimeError as error:
             raise ValueError(f"the checkpoint in {self.folder} is of another network; use another folder") from error
+        if self.shards is not None:
+            self.shards.restored()
         self.progress = Progress.from_json(meta["progress"])
         self.order = Order(**self.progress.order)
 

@@ -1,8 +1,4 @@
-"""The training loop: every model learns, options have their effect, and processes share the work."""
-
-import multiprocessing
-import os
-import socket
+"""The training loop: every model learns, and options have their effect."""
 
 import pytest
 import torch
@@ -10,8 +6,6 @@ from small_fit import MODELS, same, trainer, weights
 from torch import nn
 from toys import advected, seeded
 
-from biasbound._io import read_lines
-from biasbound.train.observers import JsonlLog
 from biasbound.train.options import learning_rate
 
 
@@ -149,38 +143,3 @@ def test_an_observer_is_stopped_also_after_an_error():
     with pytest.raises(RuntimeError, match="the caller's"):
         trainer(observers=[heard], evaluate=fail, evaluate_every=5).run()
     assert heard.said[-1] == "stop"
-
-
-# --- several processes ----------------------------------------------------------------------------------
-
-SHARED = ("v", "proxy")
-
-
-def one_of_two(rank, port, folder):
-    torch.set_num_threads(1)
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    for name in SHARED:
-        where = folder / name
-        trainer({"updates": 30}, name, folder=where, observers=[JsonlLog(folder / f"{name}.jsonl")]).run()
-    torch.distributed.destroy_process_group()
-
-
-@pytest.mark.long
-def test_two_processes_train_as_one(tmp_path):
-    """gloo on the CPU: the same global batch gives the same losses, and only the first process writes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    fork = multiprocessing.get_context("fork")
-    both = [fork.Process(target=one_of_two, args=(rank, port, tmp_path)) for rank in (0, 1)]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join(60)
-        assert process.exitcode == 0
-    for name in SHARED:
-        trainer({"updates": 30}, name, observers=[JsonlLog(tmp_path / "one.jsonl")]).run()
-        one, two = (read_lines(tmp_path / f"{of}.jsonl") for of in ("one", name))
-        assert [r["update"] for r in one] == [r["update"] for r in two]
-        assert [r["loss"] for r in two] == pytest.approx([r["loss"] for r in one], rel=1e-4)
-        (tmp_path / "one.jsonl").unlink()

@@ -12,7 +12,8 @@ import torch
 from biasbound._io import as_kind, read_json
 from biasbound.core.mask import Mask, cleared, valid
 from biasbound.core.noise import Condition, State
-from biasbound.data.batches import Batch
+from biasbound.data.batches import Batch, Loader
+from biasbound.data.columns import Array
 from biasbound.data.formats import load
 from biasbound.data.layout import Layout
 from biasbound.data.splits import divided
@@ -102,24 +103,27 @@ class Material:
 
     def encode(self, batch: Batch) -> Batch:
         """A batch in the network's units, where the network is; 0 at masked points."""
-        frames = cleared(self.normalisation.encode(batch.frames.to(self.device), 2), self.mask)
+        frames = cleared(self.normalisation.encode(batch.frames.to(self.device, non_blocking=True), 2), self.mask)
         return Batch(frames, self.normalisation.planes(batch.conditions, frames))
 
-    def batches(self, window: int, symmetries: Sequence[str] = ()) -> tuple[Callable[[Any], Batch], int]:
+    def batches(self, window: int, symmetries: Sequence[str] = ()) -> tuple[Loader, int]:
         """What a `Trainer` wants: batches of training windows by number, and how many there are.
 
-        With symmetries every window is there once per element of their group.
+        With symmetries every window is there once per element of their group. What is on disk or goes to a GPU is read
+        ahead; in memory a thread would cost more than it saves.
         """
         windows = self.train.windows(window)
         elements = group(Symmetry.read(text, self.train.layout).checked(self.train) for text in symmetries)
-        if len(elements) == 1:
-            return lambda index: self.encode(windows[index]), len(windows)
 
-        def shown(index: Any) -> Batch:
+        def read(index: Any) -> Batch:
+            if len(elements) == 1:
+                return windows[index]
             number, which = np.divmod(np.asarray(index), len(elements))
-            return self.encode(images(windows[number], elements, which))
+            return images(windows[number], elements, which)
 
-        return shown, len(windows) * len(elements)
+        cuda = torch.device(self.device).type == "cuda"
+        here = isinstance(self.train.reader, Array) and not cuda
+        return Loader(read, self.encode, pin=cuda, ahead=0 if here else 2), len(windows) * len(elements)
 
     def pairs(self, split: str, count: int, task: Task) -> tuple[Condition, State]:
         """(x, y) of `count` pairs spread evenly over a split, in the network's units."""

@@ -24,7 +24,8 @@ from biasbound.study.stages.place import Place
 from biasbound.study.stages.search import fit_options, write_growth
 from biasbound.train.grow import Grower
 from biasbound.train.options import FitOptions
-from biasbound.train.trainer import Trainer, distributed
+from biasbound.train.ranks import distributed
+from biasbound.train.trainer import Trainer
 
 
 def make_train(job: TrainJob, place: Place) -> dict[str, Any]:

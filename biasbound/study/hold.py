@@ -1,0 +1,91 @@
+"""A run folder held against a second writer, on this machine or on another one that sees the folder.
+
+On one machine the system's lock decides, which dies with its owner. Not every file system carries that lock to other
+machines, so the holder also leaves a sign with its name, and touches it every few seconds. Another machine is refused
+while the sign is fresh, and takes over when it has stood still for a minute. Times are those of the file server, because
+the clocks of machines differ.
+"""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from biasbound._io import lock
+
+HOST = socket.gethostname()
+BEAT = 10.0  # seconds between touches
+DEAD = 60.0  # seconds without one after which the holder is gone
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold `path` as a lock file with a sign beside it, or refuse in one sentence."""
+    sign = path.with_name(f"{path.name}.by")
+    with lock(path):
+        _clear(sign)
+        try:
+            descriptor = os.open(sign, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)  # one of two wins, also over NFS
+        except FileExistsError:
+            raise ValueError(f"another process has just begun to write here ({sign}); choose another place") from None
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump({"host": HOST, "process": os.getpid()}, stream)
+        ended = threading.Event()
+        threading.Thread(target=_beat, args=(sign, ended), daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+            sign.unlink(missing_ok=True)
+
+
+def _beat(sign: Path, ended: threading.Event) -> None:
+    with suppress(OSError):
+        while not ended.wait(BEAT):
+            os.utime(sign)
+
+
+def _clear(sign: Path) -> None:
+    """Remove the sign of a holder that is gone; refuse where it is another machine's and fresh."""
+    try:
+        said = sign.read_text(encoding="utf-8")
+        still = _now(sign) - sign.stat().st_mtime
+    except FileNotFoundError:
+        return
+    try:
+        told = json.loads(said)
+        host, process = str(told["host"]), int(told["process"])
+    except (ValueError, KeyError, TypeError):  # killed while it wrote
+        host, process = "another machine", 0
+    if still < DEAD and (host != HOST or _alive(process)):
+        raise ValueError(
+            f"process {process} of {host} is writing here ({sign} was touched {max(still, 0):.0f} s ago); wait until it "
+            f"ends, or {DEAD:.0f} s if that machine went down"
+        )
+    gone = sign.with_name(f"{sign.name}.{HOST}.{os.getpid()}")
+    with suppress(FileNotFoundError):
+        os.replace(sign, gone)  # of two that take over only one finds it
+        gone.unlink()
+
+
+def _alive(process: int) -> bool:
+    """Whether a process of this machine runs: asked only where the system's lock did not decide."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        pass
+    return True
+
+
+def _now(sign: Path) -> float:
+    """The file server's time."""
+    probe = sign.with_name(f"{sign.name}.{HOST}.{os.getpid()}")
+    probe.touch()
+    now = probe.stat().st_mtime
+    probe.unlink()
+    return now
