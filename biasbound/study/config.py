@@ -250,7 +250,8 @@ class EvaluateConfig:
     gradients: int = 0
     """pairs for the gradient-similarity study; 0 leaves it out"""
     split: bool = field(default=False, metadata={"later": True})
-    """split the error of rollouts into inherited drift and own error, by one step of the flow's solver per frame"""
+    """split the error of rollouts into inherited drift and own error, by one step of the flow's solver (ks, kolmogorov) per
+    scored frame"""
 
     def __post_init__(self) -> None:
         _least(self, "evaluate", 1, "pairs", "draws")

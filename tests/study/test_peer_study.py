@@ -31,7 +31,7 @@ def test_all_peers_go_from_data_to_report_in_one_study(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]})  # the others: tests/report
     told = [f"--methods={','.join(LABELS)}", "--train.updates", str(UPDATES), "--train.evaluations", "1"]
     told += ["--finetune.updates", "2", "--evaluate.gradients", "0", "--evaluate.pairs", "4", "--network.others"]
-    told += ["{dilated: {width: 8, blocks: 1}, fno: {width: 8}}"]
+    told += ["{dilated: {width: 8, blocks: 1}, fno: {width: 8}}", "--evaluate.split", "true"]
     assert main(["run", str(tmp_path / "run"), *SMOKE, *told]) == 0
     rows = read_rows(tmp_path / "run/results.jsonl")
     for label, (calls, passes) in LABELS.items():
@@ -39,6 +39,8 @@ def test_all_peers_go_from_data_to_report_in_one_study(tmp_path, monkeypatch):
         assert row.nfe == calls
         expected = UPDATES * BATCH * passes if passes else (UPDATES + 2 * 2) * BATCH
         assert row.ledger == pytest.approx(expected, rel=0.2 if label.startswith("meanflow") else 0)
+        parts = {p: select(rows, method=label, metric=f"split_{p}", step=5)[0].value for p in ("drift", "own", "cross")}
+        assert sum(parts.values()) == pytest.approx(select(rows, method=label, metric="mse_norm", step=5)[0].value)
         assert np.load(tmp_path / f"run/05-rollout/{label}/seed-0/prediction.npy").ndim == 5
     trained = {path.parent.name for path in (tmp_path / "run/03-train").glob("*/seed-0")}
     assert trained == {"edm", "flow", "recfm", "meanflow-residual", "flowrefiner", "member", "direct-dilated"} | {

@@ -23,6 +23,7 @@ from biasbound.study.jobs import EvaluateJob, UntrainedJob
 from biasbound.study.stages.material import seeded, spread, task_of
 from biasbound.study.stages.place import Place
 from biasbound.study.stages.rollout import answered, placed, roll
+from biasbound.study.stages.split import split_rows
 
 
 def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
@@ -48,6 +49,8 @@ def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewSamples)  # the record says from how many trajectories
         rows = score(scene, about)
+    if section.split:
+        rows += split_rows(emulator, test, prediction[0], scene.steps, about, place.material.device)
     steps_made = single_steps(emulator, test, section.pairs, place.material.device)
     rows += score_steps(*steps_made, about, scene.spread, scene.mask)
     if (chain := chain_of(emulator.model)) is not None:
