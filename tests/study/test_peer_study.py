@@ -39,7 +39,9 @@ def test_all_peers_go_from_data_to_report_in_one_study(tmp_path, monkeypatch):
         assert row.nfe == calls
         expected = UPDATES * BATCH * passes if passes else (UPDATES + 2 * 2) * BATCH
         assert row.ledger == pytest.approx(expected, rel=0.2 if label.startswith("meanflow") else 0)
-        parts = {p: select(rows, method=label, metric=f"split_{p}", step=5)[0].value for p in ("drift", "own", "cross")}
+        parts = {
+            p: select(rows, method=label, metric=f"split_{p}", step=5)[0].value for p in ("drift", "own", "cross")
+        }
         assert sum(parts.values()) == pytest.approx(select(rows, method=label, metric="mse_norm", step=5)[0].value)
         assert np.load(tmp_path / f"run/05-rollout/{label}/seed-0/prediction.npy").ndim == 5
     trained = {path.parent.name for path in (tmp_path / "run/03-train").glob("*/seed-0")}
