@@ -162,6 +162,8 @@ def evaluate(folder: Path, label, dataset, seed, steps, end):
         error = (end * 10 ** (2 * (k / steps - 1))) ** 2
         add("mse", k, error, 0.8 * error, 1.3 * error)
         add("fsd", k, 3 * error)
+        for part, share in (("own", 0.2), ("drift", 0.7), ("ratio", 1 + k / steps)):
+            add(f"split_{part}", k, share if part == "ratio" else share * error)
     add("one_step_mse", None, 1.1 * (end / 100) ** 2)
     add("correlation_time", None, 8.0 / end, 7.5 / end, 8.5 / end)
     add("correlation_time_worst", None, 6.0 / end)

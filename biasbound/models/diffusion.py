@@ -29,8 +29,10 @@ class Diffusion(NetDenoiser, Model):
     """
 
     accepts: ClassVar[frozenset[str]] = frozenset(
-        {"schedule", "prediction", "residual", "focus", "transition", "finetune"}
+        {"schedule", "prediction", "residual", "focus", "transition", "finetune", "sampler"}
     )
+    samplers: ClassVar[tuple[str, ...]] = ("ode",)
+    finetunes: ClassVar[tuple[str, ...]] = ("proxy", "full")
 
     def __init__(
         self,
@@ -58,6 +60,12 @@ class Diffusion(NetDenoiser, Model):
     def spec(self) -> dict[str, Any]:
         found = {"c": self.rule.c} if isinstance(self.rule, Scaled) and self.prediction == "scaled" else {}
         return {"prediction": self.prediction, "transition": self.transition, **found}
+
+    def resample(self, sampler: str = "", calls: int = 0) -> None:
+        """`ode`: down the same levels without fresh noise, by the transition ddim."""
+        super().resample(sampler, calls)
+        if sampler:
+            self.transition = "ddim"
 
     @property
     def calls(self) -> int:

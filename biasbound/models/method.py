@@ -2,15 +2,18 @@
 
 A label is a base followed by its options, in this order:
 
-    base     direct, refiner, or another registered model; for diffusion its schedule: adaptive, a registered one, FILE.json;
-             persistence and interpolation, the first guess of a task, which have nothing to train: one of them stands
-             in every table
+    base     direct, refiner, edm, flow, recfm, meanflow, flowrefiner, member, or another registered model; for diffusion
+             its schedule: adaptive, a registered one, FILE.json; persistence and interpolation, the first guess of a
+             task, which have nothing to train: one of them stands in every table
+    -dilated, -fno, …        a network of its own, where it is not the study's
     -v, -x0  the prediction of a diffusion model, where it is not ε
     -residual                the network learns the increment over the task's first guess
     -focus                   the lowest level is trained more than the others
     -ut2, -pf2               direct: two frames in the loss beyond the first; pf cuts the gradient between them
     -ddim, -ddpm             the transition of the chain, where it is not the study's
     -proxy, -full            fine-tuned by Proxy Unrolled Training, or by full unrolling
+    -crps                    member: fine-tuned on the fair CRPS
+    -ode, -heun, -2m, -4     the sampler of a trained model and its calls: labels that differ in these alone share a training
 
 `method` reads labels, in any order of the options, and mappings of the fields; it is the only place that does.
 """
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -29,15 +32,16 @@ from biasbound.core.sample import Transition
 from biasbound.core.schedule import SCHEDULES, Schedule
 from biasbound.models.model import MODELS, Frame, Model, Recipe, Settings, make, target_of
 from biasbound.models.task import Task
-from biasbound.nets import NetSpec
+from biasbound.models.titles import FINETUNES, SAMPLERS, title
+from biasbound.nets import NETS, NetSpec
 from biasbound.registry import find, known
 
 __all__ = ["ADAPTIVE", "FINETUNES", "GUESSES", "Method", "method", "order_of", "title_of"]
 
 ADAPTIVE = "adaptive"
 GUESSES = ("persistence", "interpolation")  # what a table compares all others with
-FINETUNES = {"proxy": "Proxy UT", "full": "Full UT"}
 OLD = {"unet": "direct"}  # names that older records and configs use
+LATER = {"later": True}  # a field that older keys do not know
 
 
 @dataclass(frozen=True)
@@ -52,15 +56,28 @@ class Method:
     unroll: int = 0  # of direct: frames in the loss beyond the first
     pushforward: bool = False
     transition: str = ""  # empty: the study's
-    finetune: str = ""  # "", "proxy" or "full"
+    finetune: str = ""  # a key of FINETUNES that its model has
+    network: str = field(default="", metadata=LATER)  # empty: the study's
+    sampler: str = field(default="", metadata=LATER)  # empty: that of the training
+    calls: int = field(
+        default=0, metadata=LATER
+    )  # network calls per step, where the training leaves them open; 0: its own
 
     def __post_init__(self) -> None:
         kind = find(MODELS, self.model)
+        known_fields = {"model", *kind.accepts, *(["network"] if kind.trained else [])}
         for f in fields(self):
-            if f.name != "model" and getattr(self, f.name) != f.default and f.name not in kind.accepts:
+            if getattr(self, f.name) != f.default and f.name not in known_fields:
                 raise ValueError(f"a {self.model} model has no {f.name}: leave it out of the method")
         if "schedule" in kind.accepts:
             self._check_chain()
+        for name, choices in (("finetune", kind.finetunes), ("sampler", kind.samplers)):
+            if (told := getattr(self, name)) and told not in choices:
+                raise ValueError(f"{name} is one of {', '.join(choices)}, not {told!r}")
+        if self.network:
+            find(NETS, self.network)
+        if self.calls < 0:
+            raise ValueError(f"calls counts network calls per step, from 1 on: {self.calls}")
         if self.unroll < 0 or (self.pushforward and not self.unroll):
             raise ValueError("unroll counts frames beyond the first, and pushforward needs at least one")
 
@@ -74,8 +91,6 @@ class Method:
         find(PREDICTIONS, self.prediction)
         if self.transition and self.transition not in get_args(Transition):
             raise ValueError(f"the transition is one of {', '.join(get_args(Transition))}, not {self.transition!r}")
-        if self.finetune and self.finetune not in FINETUNES:
-            raise ValueError(f"finetune is one of {', '.join(FINETUNES)}, not {self.finetune!r}")
 
     @property
     def file(self) -> Path | None:
@@ -93,12 +108,15 @@ class Method:
 
     def _options(self) -> list[str]:
         told = {
+            self.network: bool(self.network),
             self.prediction: self.prediction != "eps",
             "residual": self.residual,
             "focus": self.focus,
             f"{'pf' if self.pushforward else 'ut'}{self.unroll}": self.unroll > 0,
             self.transition: bool(self.transition),
             self.finetune: bool(self.finetune),
+            self.sampler: bool(self.sampler),
+            str(self.calls): self.calls > 0,
         }
         return [option for option, given in told.items() if given]
 
@@ -111,17 +129,7 @@ class Method:
     @property
     def title(self) -> str:
         """As a table calls it."""
-        base = self.file.stem if self.file else self.schedule or self.model
-        name = TITLES.get(base, base[:1].upper() + base[1:].replace("-", " "))
-        if self.finetune:
-            name += f" + {FINETUNES[self.finetune]}"
-        elif self.unroll:
-            name += f" {'PF' if self.pushforward else 'UT'}, U={self.unroll + 1}"
-        elif base in SCHEDULES or self.model == "direct":
-            name += " TF"
-        extra = [f"{self.prediction}-prediction"] if self.prediction != "eps" else []
-        extra += ["residual target"] * self.residual + ["focused"] * self.focus
-        return ", ".join([name, *extra, *([self.transition] if self.transition else [])])
+        return title(self)
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -132,17 +140,28 @@ class Method:
 
     @property
     def trained(self) -> Method:
-        """The method whose training this one starts from: itself, unless it is fine-tuned."""
-        return replace(self, finetune="")
+        """The method whose training this one starts from: itself, unless it is fine-tuned or sampled in another way."""
+        return replace(self.emulated, finetune="")
+
+    @property
+    def emulated(self) -> Method:
+        """The method whose emulator this one samples: itself, unless it says how."""
+        return replace(self, sampler="", calls=0)
+
+    def sampled(self, model: Model) -> None:
+        """Let a model of `emulated` answer as this method does."""
+        model.resample(self.sampler, self.calls)
 
     @property
     def explored(self) -> Method:
         """The method whose exploration finds this one's ladder: before it there is no lowest level to focus on."""
-        return replace(self, finetune="", focus=False)
+        return replace(self.trained, focus=False)
 
     def recipe(self, unroll: int = 1, n: int = 0, detach: bool = False) -> Recipe:
         """How its loss is made; the numbers are those of a fine-tuning."""
         share = find(MODELS, self.model).focus if self.focus else None
+        if self.finetune == "crps":
+            return Recipe(members=2)
         if self.finetune:
             return Recipe(unroll, "full" if self.finetune == "full" else "proxy", n, detach, share)
         return Recipe(self.unroll, detach=self.pushforward, share=share)
@@ -161,6 +180,10 @@ class Method:
         found: dict[str, Any] = find(MODELS, self.model).options(self, settings)
         return found
 
+    def widened(self, spec: NetSpec) -> NetSpec:
+        """The spec of its network, with the channels that its model adds to x."""
+        return replace(spec, inputs=spec.inputs + find(MODELS, self.model).extra(spec.outputs))
+
     def build(
         self, spec: NetSpec, task: Task, scale: float, options: Mapping[str, Any], mask: Mask | None = None
     ) -> Model:
@@ -169,14 +192,11 @@ class Method:
         With a mask the network has one more input channel than x: `spec.inputs` counts it.
         """
         kind = find(MODELS, self.model)
-        net = spec.build(kind.noisy) if kind.trained else None
+        net = self.widened(spec).build(kind.noisy) if kind.trained else None
         target = target_of((scale,) if self.residual else (), task, spec.outputs)
         model = make(self.model, net, Frame(spec.outputs, task, target, mask), options)
         model.recipe = self.recipe()
         return model
-
-
-TITLES = {"refiner": "PDE-Refiner", "log-uniform": "Log-uniform"}
 
 
 def method(told: str | Mapping[str, Any] | Method) -> Method:
@@ -225,7 +245,7 @@ def _divided(label: str) -> tuple[str, list[str]]:
     if base is None:
         raise ValueError(
             f"unknown method {label!r}: a method is one of {', '.join((*_models(), ADAPTIVE, *known(SCHEDULES)))} or a "
-            "schedule file FILE.json, with options appended: -v, -x0, -residual, -focus, -ut1, -pf1, -ddim, -proxy"
+            "schedule file FILE.json, with options appended: -v, -x0, -residual, -focus, -ut1, -pf1, -ddim, -proxy, -fno"
         )
     return OLD.get(base, base), [part for part in label.removeprefix(base).split("-") if part]
 
@@ -237,12 +257,18 @@ def _meaning(option: str, label: str) -> tuple[str, Any]:
         return "unroll", int(unrolled[2])
     if option in ("residual", "focus"):
         return option, True
+    if option.isdecimal():
+        return "calls", int(option)
     if option in known(PREDICTIONS):
         return "prediction", option
     if option in get_args(Transition):
         return "transition", option
     if option in FINETUNES:
         return "finetune", option
+    if option in known(NETS):
+        return "network", option
+    if option in SAMPLERS:
+        return "sampler", option
     raise ValueError(f"method {label!r}: there is no option -{option}")
 
 

@@ -72,6 +72,7 @@ class Recipe:
     n: int = 0
     detach: bool = False  # no gradient through what stands between
     share: float | tuple[float, ...] | None = None  # of the samples, for σ_0 or for each level; None: all levels alike
+    members: int = 1  # answers per window, where their CRPS is the loss
 
     def lowest(self, levels: int) -> float:
         """The share of the samples that train σ_0."""
@@ -96,6 +97,8 @@ class Model(nn.Module, ABC):
     noisy: ClassVar[bool] = True
     accepts: ClassVar[frozenset[str]] = frozenset({"residual"})
     trained: ClassVar[bool] = True  # whether there is a network to train
+    samplers: ClassVar[tuple[str, ...]] = ()  # other ways to sample a trained model than its own
+    finetunes: ClassVar[tuple[str, ...]] = ()  # ways to train it further
     focus: ClassVar[float] = 0.6  # share of the lowest level, which makes the answer, where a method asks for it
     net: Any
     frame: Frame
@@ -135,6 +138,24 @@ class Model(nn.Module, ABC):
         """What a fresh model of a method is made with, beside its network and frame."""
         return {}
 
+    @classmethod
+    def extra(cls, channels: int) -> int:
+        """Channels that it adds to x for its network, where y has so many."""
+        return 0
+
+    def resample(self, sampler: str = "", calls: int = 0) -> None:
+        """Answer in another way from now on, without another training: one of `samplers`, or with so many calls."""
+        self.require(sampler, calls)
+        if calls:
+            raise ValueError(f"a {type(self).__name__} model has no other number of calls than {self.calls}")
+
+    def require(self, sampler: str, calls: int) -> None:
+        """Refuse a sampler that this kind does not have, and a number of calls that is none; empty and 0 are its own."""
+        if sampler and sampler not in self.samplers:
+            raise ValueError(f"a {type(self).__name__} model has the samplers {list(self.samplers)}, not {sampler!r}")
+        if calls < 0:
+            raise ValueError(f"a model needs at least 1 call, got {calls}")
+
     def ask(self, *inputs: Any) -> State:
         """The network's output for (z_t, x, log_snr), or for x alone; every pass is counted, for the ledger.
 
@@ -167,6 +188,12 @@ MODELS: dict[str, Any] = home(
         "diffusion": "biasbound.models.diffusion:Diffusion",
         "direct": "biasbound.models.direct:Direct",
         "refiner": "biasbound.models.refiner:Refiner",
+        "edm": "biasbound.models.edm:EDM",
+        "flow": "biasbound.models.flow:Flow",
+        "recfm": "biasbound.models.recfm:RecFM",
+        "meanflow": "biasbound.models.meanflow:MeanFlow",
+        "flowrefiner": "biasbound.models.flowrefiner:FlowRefiner",
+        "member": "biasbound.models.member:Member",
         "persistence": "biasbound.models.persistence:Persistence",
         "interpolation": "biasbound.models.persistence:Interpolation",
     },

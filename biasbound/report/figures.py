@@ -9,13 +9,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from biasbound._io import replacing
-from biasbound.report import figures_flow, figures_growth, figures_rows, figures_search
+from biasbound.report import figures_flow, figures_growth, figures_rows, figures_search, figures_split
 from biasbound.report.study import Study
 from biasbound.report.style import Absent
 
 FIGURES: dict[str, Callable[..., Figure]] = {  # of a study, and of the number that OPTIONS names
     draw.__name__: draw
-    for module in (figures_search, figures_growth, figures_rows, figures_flow)
+    for module in (figures_search, figures_growth, figures_rows, figures_split, figures_flow)
     for draw in module.FIGURES
 }
 OPTIONS = {"thresholds": "width"}

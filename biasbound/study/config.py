@@ -1,6 +1,6 @@
 """The sections of a study's config, each with its checks. Field docstrings are the help of the command line."""
 
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from biasbound.core.options import SearchOptions
@@ -95,6 +95,9 @@ class NetworkConfig:
     """channels of the log-SNR embedding"""
     zero_init: bool | None = None
     """whether the last layer starts at zero"""
+    others: dict[str, dict[str, Any]] = field(default_factory=dict, metadata={"manner": True})
+    """options of the networks that methods name for themselves, as in {dilated: {width: 48}} for direct-dilated; without,
+    they have the size above"""
 
     def __post_init__(self) -> None:
         if self.name == "unet" and self.options:
@@ -103,6 +106,15 @@ class NetworkConfig:
             )
         if self.name != "unet" and (given := sorted({*self.chosen()} - {*self.options, "size"})):
             raise ValueError(f"network.{given[0]} is a field of the U-Net; give it to {self.name} in network.options")
+
+    def of(self, name: str) -> "NetworkConfig":
+        """The network of a method that names one; its own else."""
+        if not name or (name == self.name and name not in self.others):
+            return replace(self, others={})
+        size: Literal["small", "large"] = "large" if self.size == "large" else "small"
+        if name == "unet":
+            return NetworkConfig(**{"size": size, **self.others.get(name, {})})
+        return NetworkConfig(name, self.others.get(name, {}), size)
 
     def chosen(self) -> dict[str, Any]:
         """The options of the architecture that were given."""
@@ -193,6 +205,8 @@ class BaselineConfig:
     """K of the refiner"""
     sigma_min: float = 3e-3
     """lowest level of the refiner"""
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """options of other models by their names, as in {edm: {sigma_max: 20.0}, flowrefiner: {refinements: 4}}"""
 
     def __post_init__(self) -> None:
         _least(self, "baselines", 1, "levels", "refinements")
@@ -235,6 +249,9 @@ class EvaluateConfig:
     """noise draws per bias"""
     gradients: int = 0
     """pairs for the gradient-similarity study; 0 leaves it out"""
+    split: bool = field(default=False, metadata={"later": True})
+    """split the error of rollouts into inherited drift and own error, by one step of the flow's solver (ks, kolmogorov) per
+    scored frame"""
 
     def __post_init__(self) -> None:
         _least(self, "evaluate", 1, "pairs", "draws")
@@ -276,8 +293,9 @@ class Config:
     title: str = ""
     """title of the report"""
     methods: tuple[str | dict[str, Any], ...] = ("direct", "linear", "adaptive")
-    """what is compared: direct, refiner, adaptive, linear, cosine, sigmoid, log-uniform or a schedule file, with options
-    appended (-v, -x0, -residual, -focus, -ut1, -pf1, -ddim, -proxy), as in adaptive-v-residual; docs/studies.md has them"""
+    """what is compared: direct, refiner, adaptive, linear, cosine, sigmoid, log-uniform or a schedule file, or a peer (edm,
+    flow, recfm, meanflow, flowrefiner, member), with options appended (-v, -x0, -residual, -focus, -ut1, -pf1, -ddim,
+    -proxy, -fno, -4), as in adaptive-v-residual; docs/studies.md has them"""
     seeds: tuple[int, ...] = (0,)
     """one training of every method per seed"""
     data: DataConfig = field(default_factory=DataConfig)

@@ -141,7 +141,13 @@ def _cost(run: RunDir, unit: Unit) -> dict[str, Any]:
     if not records:  # nothing was trained
         return {"nfe": 0, "updates": 0, "seconds": 0.0, "ledger": 0}
     updates, seconds, ledger = (sum(r[name] for r in records) for name in ("updates", "cpu_seconds", "ledger"))
-    return {"nfe": records[0]["nfe"], "updates": updates, "seconds": round(seconds, 3), "ledger": ledger}
+    rolled = next((run.record(u) or {} for u in unit.inputs if u.stage == "rollout"), {})
+    return {
+        "nfe": rolled.get("nfe", records[0]["nfe"]),
+        "updates": updates,
+        "seconds": round(seconds, 3),
+        "ledger": ledger,
+    }
 
 
 def _summary(facts: Mapping[str, Any]) -> str:

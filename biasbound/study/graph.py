@@ -7,6 +7,7 @@ data ─┬─ search ─ train ─ finetune ─ rollout ─ evaluate      (adap
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def study_units(config: Config, methods: Sequence[str] | None = None, upto: str 
     known_ones = methods_of(config.methods)
     chosen = known_ones.values() if methods is None else [known_ones[label] for label in methods]
     task = find(TASKS, config.task.name)
-    if not task.advances and (unrolled := [each.label for each in chosen if each.unroll or each.finetune]):
+    if not task.advances and (unrolled := [each.label for each in chosen if each.recipe(1).unroll]):
         raise ValueError(
             f"the task {config.task.name} answers every frame from its own observation, so {', '.join(unrolled)} has "
             "nothing to unroll: leave it out"
@@ -72,12 +73,14 @@ def unit_of(config: Config, chosen: Method, seed: int, data: Unit) -> Unit:
         job = UntrainedJob(*scored, chosen, config.task, config.rollout)
         return Unit("evaluate", job, chosen.label, seed, (data,))
     emulator = trained(config, chosen, seed, data)
-    rollout = Unit("rollout", RolloutJob(config.rollout), chosen.label, seed, (data, emulator))
-    return Unit("evaluate", EvaluateJob(*scored), chosen.label, seed, (data, emulator, rollout))
+    sampled = None if chosen == chosen.emulated else chosen
+    rollout = Unit("rollout", RolloutJob(config.rollout, sampled), chosen.label, seed, (data, emulator))
+    return Unit("evaluate", EvaluateJob(*scored, sampled=sampled), chosen.label, seed, (data, emulator, rollout))
 
 
 def trained(config: Config, chosen: Method, seed: int, data: Unit) -> Unit:
     """The unit that makes a method's emulator; of a budget, search and fine-tuning take their shares."""
+    chosen = chosen.emulated
     base, budget, grows = chosen.trained, config.train.budget, config.search.mode == "grow"
     tuning = round(budget * config.finetune.share) if budget and chosen.finetune else 0
     search = config.search if base.searched and grows else None
@@ -118,8 +121,19 @@ def _training(config: Config, base: Method) -> dict[str, Any]:
         refinements=made.refinements,
         sigma_min=made.sigma_min,
     )
-    own = {"task": config.task, "network": config.network, "train": config.train}
-    return {"method": base, "options": base.options(settings), **own}
+    own = {"task": config.task, "network": config.network.of(base.network), "train": config.train}
+    return {"method": base, "options": {**base.options(settings), **_given(config, base)}, **own}
+
+
+def _given(config: Config, base: Method) -> dict[str, Any]:
+    """Options of its model that the config gives."""
+    found = config.baselines.options.get(base.model, {})
+    taken = set(signature(find(MODELS, base.model)).parameters) - {"net", "frame", "schedule"}
+    if unknown := sorted(found.keys() - taken):
+        raise ValueError(
+            f"baselines.options.{base.model} has no {unknown[0]}; it has {', '.join(sorted(taken)) or 'none'}"
+        )
+    return found
 
 
 def data_unit(config: Config) -> Unit:

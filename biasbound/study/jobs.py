@@ -1,17 +1,18 @@
 """What each unit of a study reads, as one value per stage; a unit's key is made of it, so nothing can be stale in silence.
 
 A stage function gets its job and nothing else of the config. Fields that change how a unit is made, but not what it is,
-are marked in their metadata and leave no trace in the key.
+are marked in their metadata (`manner`) and leave no trace in the key. A field that was added after runs had been made is
+marked `later`: at its default it leaves none either, so that these runs stay as they are.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from biasbound.core.schedule import Schedule
-from biasbound.models.method import Method
+from biasbound.models.method import LATER, Method
 from biasbound.study import config
 
 
@@ -63,6 +64,7 @@ class FinetuneJob:
 @dataclass(frozen=True)
 class RolloutJob:
     rollout: config.RolloutConfig
+    sampled: Method | None = field(default=None, metadata=LATER)  # where the emulator is not sampled as it was trained
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class EvaluateJob:
     dataset: str
     evaluate: config.EvaluateConfig
     metrics: tuple[str, ...]
+    sampled: Method | None = field(default=None, kw_only=True, metadata=LATER)  # as of the rollout
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,18 @@ def identity(value: Any) -> Any:
     if isinstance(value, Schedule):
         return list(value.sigma)
     if is_dataclass(value) and not isinstance(value, type):
-        kept = [f.name for f in fields(value) if not f.metadata.get("manner")]
-        return {name: identity(getattr(value, name)) for name in kept}
+        return {f.name: identity(getattr(value, f.name)) for f in fields(value) if not _silent(f, value)}
     if isinstance(value, Mapping):
         return {str(k): identity(v) for k, v in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [identity(v) for v in value]
     return value
+
+
+def _silent(field: Field[Any], of: Any) -> bool:
+    """Whether a field leaves no trace: one of manner, or one that keys do not know yet and that says nothing."""
+    told = field.metadata
+    return "manner" in told or ("later" in told and bool(getattr(of, field.name) == field.default))
 
 
 def digest(value: Any) -> str:

@@ -56,8 +56,8 @@ def _training(config: Config, unit: Unit, layout: Layout) -> Plan:
         updates = config.search.updates or updates
     elif unit.stage == "finetune":
         updates = tuning.updates or max(1, updates // 5)
-    spec = network_for(config.network, layout, task, config.data.conditions)
-    forward, kept, parameters = _measured(chosen, spec, layout)
+    spec = network_for(config.network.of(chosen.network), layout, task, config.data.conditions)
+    forward, kept, parameters = _measured(chosen, chosen.widened(spec), layout)
     kind: type[Model] = find(MODELS, chosen.model)
     schedule = chosen.chain(config.baselines.levels)
     levels = 1 if schedule is None else len(schedule)

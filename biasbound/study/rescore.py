@@ -20,6 +20,7 @@ from biasbound.models.method import GUESSES, method
 from biasbound.registry import additions, known, restore
 from biasbound.study.config import Config
 from biasbound.study.folder import STAGES
+from biasbound.study.graph import methods_of
 from biasbound.study.jobs import EvaluateJob, RolloutJob, UntrainedJob
 from biasbound.study.parsing import read_config
 from biasbound.study.stages.data import entry_of
@@ -44,7 +45,12 @@ def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None]
     config = replace(config, evaluate=replace(config.evaluate, gradients=0))
     recorded = read_rows(folder / "results.jsonl")
     todo = list(dict.fromkeys((row.method, row.seed) for row in recorded))
-    emulators = [_emulator(folder, *unit) for unit in todo if unit[0] not in GUESSES]
+    kinds = methods_of(config.methods)
+    emulators = [
+        _emulator(folder, kinds[label].emulated.label if label in kinds else label, seed)
+        for label, seed in todo
+        if label not in GUESSES
+    ]
     data = work / "01-data"
     data.mkdir(parents=True, exist_ok=True)
     wanted: tuple[Split, ...] = ("test",) if config.data.train is None else ("train", "test")  # a climate is of train
@@ -91,11 +97,13 @@ def _scored(config: Config, label: str, seed: int, work: Path, emulator: Path, r
     cost = {name: getattr(recorded[0], name) for name in ("nfe", "updates", "seconds", "ledger")}
     place = Place(rollout, label, seed, {"train": emulator.parent, "rollout": rollout}, shared=material, cost=cost)
     scored = (config.data.dataset, config.evaluate, known(METRICS))
-    job = EvaluateJob(*scored)
+    chosen = methods_of(config.methods).get(label)
+    sampled = None if chosen is None or chosen == chosen.emulated else chosen
+    job = EvaluateJob(*scored, sampled=sampled)
     if label in GUESSES:
         job = UntrainedJob(*scored, method(label), config.task, config.rollout)
     else:
-        make_rollout(RolloutJob(config.rollout), place)
+        make_rollout(RolloutJob(config.rollout, sampled), place)
     make_evaluate(job, replace(place, folder=scores))
     return read_rows(scores / "rows.jsonl")
 

@@ -12,7 +12,7 @@ from toys import SCHEDULE, batch, seeded
 from biasbound.core.denoise import PREDICTIONS
 from biasbound.core.schedule import SCHEDULES, Schedule
 from biasbound.models.diffusion import chain_of
-from biasbound.models.method import FINETUNES, Method, method, order_of, title_of
+from biasbound.models.method import Method, method, order_of, title_of
 from biasbound.models.model import MODELS, Settings
 from biasbound.models.task import Forecast
 from biasbound.nets import NetSpec
@@ -26,15 +26,27 @@ EVERY = {
     "unroll": [0, 1, 2, 17],
     "pushforward": [False, True],
     "transition": ["", "renoise", "ddpm", "ddim"],
-    "finetune": ["", *FINETUNES],
+    "network": ["", "unet", "fno"],
+    "calls": [0, 1, 18],
 }
+
+
+def choices(kind, name):
+    """Values of a field that a kind of model takes."""
+    own = {"finetune": ["", *kind.finetunes], "sampler": ["", *kind.samplers]}
+    return own[name] if name in own else EVERY[name]
+
+
+def taken(kind):
+    return sorted({*kind.accepts, *(["network"] if kind.trained else [])})
 
 
 @st.composite
 def methods(draw):
     """Any valid combination of fields."""
     model = draw(st.sampled_from([*MODELS]))
-    told = {name: draw(st.sampled_from(EVERY[name])) for name in sorted(find(MODELS, model).accepts)}
+    kind = find(MODELS, model)
+    told = {name: draw(st.sampled_from(choices(kind, name))) for name in taken(kind)}
     if not told.get("unroll"):
         told["pushforward"] = False
     return Method(model, **told)
@@ -60,8 +72,9 @@ def test_different_methods_have_different_labels():
     """All of them, not a sample."""
     labels = []
     for model in MODELS:
-        accepts = sorted(find(MODELS, model).accepts)
-        for values in itertools.product(*(EVERY[name] for name in accepts)):
+        kind = find(MODELS, model)
+        accepts = sorted(kind.accepts)  # a network is one more option of any
+        for values in itertools.product(*(choices(kind, name) for name in accepts)):
             told = dict(zip(accepts, values, strict=True))
             if told.get("unroll") or not told.get("pushforward"):
                 labels.append(Method(model, **told).label)
@@ -87,6 +100,8 @@ def test_options_may_come_in_any_order(made, random):
         ("log-uniform-ddim-x0", "log-uniform-x0-ddim"),
         ("direct-ut0", "direct"),
         ("direct-ut02", "direct-ut2"),
+        ("direct-residual-fno", "direct-fno-residual"),
+        ("edm-08-heun-residual", "edm-residual-heun-8"),
     ],
 )
 def test_other_ways_to_say_it_have_the_one_label(said, label):
@@ -97,7 +112,7 @@ def test_other_ways_to_say_it_have_the_one_label(said, label):
     ("label", "complaint"),
     [
         ("", "unknown method ''"),
-        ("magic", "a method is one of direct, refiner, persistence, interpolation, adaptive, linear"),
+        ("magic", "a method is one of direct, refiner, edm, flow, .*, persistence, interpolation, adaptive, linear"),
         ("linearly", "unknown method"),
         ("adaptive-w", "'adaptive-w': there is no option -w"),
         ("direct-ut", "no option -ut"),
@@ -174,6 +189,11 @@ def test_a_schedule_file_is_a_method(tmp_path):
         ("adaptive-x0-residual-focus", "Adaptive, x0-prediction, residual target, focused"),
         ("adaptive-v-residual-proxy", "Adaptive + Proxy UT, v-prediction, residual target"),
         ("adaptive-ddim-full", "Adaptive + Full UT, ddim"),
+        ("adaptive-v-ode", "Adaptive, v-prediction, no fresh noise"),
+        ("direct-dilated", "Direct TF, dilated ResNet"),
+        ("edm-residual-2m-4", "EDM, residual target, DPM-Solver++(2M), 4 calls"),
+        ("flow-1", "Rectified flow, 1 call"),
+        ("member-crps", "Direct with noise + CRPS"),
         ("somebody's", "somebody's"),
     ],
 )
@@ -201,8 +221,9 @@ def test_tables_list_direct_models_first_and_searched_ones_last():
 
 @given(methods())
 def test_a_fine_tuned_method_starts_from_its_own_training(made):
-    assert made.trained == replace(made, finetune="")
-    assert made.explored == replace(made, finetune="", focus=False)
+    assert made.emulated == replace(made, sampler="", calls=0)
+    assert made.trained == replace(made.emulated, finetune="")
+    assert made.explored == replace(made.emulated, finetune="", focus=False)
     assert made.trained.trained == made.trained
     assert made.explored.explored == made.explored
 
@@ -211,7 +232,9 @@ def test_a_fine_tuned_method_starts_from_its_own_training(made):
 def test_the_loss_is_that_of_the_value(made):
     recipe = made.recipe(unroll=3, n=1, detach=True)
     assert recipe.share == (find(MODELS, made.model).focus if made.focus else None)
-    if made.finetune:
+    if made.finetune == "crps":
+        assert (recipe.unroll, recipe.members) == (0, 2)
+    elif made.finetune:
         assert (recipe.unroll, recipe.between, recipe.n, recipe.detach) == (3, made.finetune, 1, True)
     else:
         assert (recipe.unroll, recipe.between, recipe.detach) == (made.unroll, "own", made.pushforward)

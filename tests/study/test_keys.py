@@ -99,3 +99,33 @@ def test_another_field_of_a_method_is_another_unit_that_shares_what_is_the_same(
     assert focused["search"].key == plainly["search"].key  # before it there is no lowest level to focus on
     assert focused["data"].key == plainly["data"].key
     assert all(focused[stage].key != plainly[stage].key for stage in ("train", "finetune", *LATER))
+
+
+def test_ways_to_sample_share_one_training():
+    labels = ("edm-2", "edm-heun-4", "edm-residual-2", "linear", "linear-ode", "member-crps")
+    made = study_units(replace(SMOKE, methods=labels))
+    names = [u.name for u in made if u.stage == "train"]
+    assert names == [f"03-train/{base}/seed-0" for base in ("edm", "edm-residual", "linear", "member")]
+    assert len({u.key for u in made if u.stage == "rollout"}) == len(labels)
+
+
+def test_fields_that_older_runs_did_not_have_leave_no_trace_at_their_defaults():
+    told = {u.stage: u.settings for u in study_units(replace(SMOKE, methods=("linear",))) if u.label == "linear"}
+    assert not {"network", "sampler", "calls"} & told["train"]["method"].keys()
+    assert "others" not in told["train"]["network"]
+    assert "sampled" not in told["rollout"]
+    assert "split" not in told["evaluate"]["evaluate"]
+    asked = replace(SMOKE, methods=("linear-fno",), network=replace(SMOKE.network, others={"fno": {"width": 16}}))
+    (train,) = (u.settings for u in study_units(asked) if u.stage == "train")
+    assert train["method"]["network"] == train["network"]["name"] == "fno"
+    assert train["network"]["options"] == {"width": 16}
+
+
+def test_options_of_a_peer_make_that_peer_stale_and_unknown_ones_are_refused():
+    before = replace(SMOKE, methods=("edm-2", "flow-1"))
+    after = replace(before, baselines=replace(SMOKE.baselines, options={"edm": {"sigma_max": 20.0}}))
+    changed = {name for name, key in keys(after).items() if keys(before)[name] != key}
+    assert {name.split("/")[1] for name in changed} == {"edm", "edm-2"}
+    wrong = replace(before, baselines=replace(SMOKE.baselines, options={"edm": {"sigma": 20.0}}))
+    with pytest.raises(ValueError, match=r"baselines.options.edm has no sigma; it has calls, mean"):
+        keys(wrong)

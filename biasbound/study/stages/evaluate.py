@@ -15,14 +15,15 @@ from biasbound.metrics.globe import Globe, latitude_axis
 from biasbound.metrics.rows import About, Row, write_rows
 from biasbound.metrics.score import score, score_steps
 from biasbound.models.diffusion import Diffusion, chain_of
-from biasbound.models.emulator import Emulator, load
+from biasbound.models.emulator import Emulator
 from biasbound.models.gradients import gradient_similarity
 from biasbound.models.model import Frame, make
 from biasbound.study.config import EvaluateConfig
 from biasbound.study.jobs import EvaluateJob, UntrainedJob
 from biasbound.study.stages.material import seeded, spread, task_of
 from biasbound.study.stages.place import Place
-from biasbound.study.stages.rollout import answered, roll
+from biasbound.study.stages.rollout import answered, placed, roll
+from biasbound.study.stages.split import split_rows
 
 
 def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
@@ -48,6 +49,8 @@ def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewSamples)  # the record says from how many trajectories
         rows = score(scene, about)
+    if section.split:
+        rows += split_rows(emulator, test, prediction[0], scene.steps, about, place.material.device)
     steps_made = single_steps(emulator, test, section.pairs, place.material.device)
     rows += score_steps(*steps_made, about, scene.spread, scene.mask)
     if (chain := chain_of(emulator.model)) is not None:
@@ -70,9 +73,9 @@ def _rolled_out(job: EvaluateJob, place: Place) -> tuple[Emulator, np.ndarray]:
         made = Emulator(model, material.normalisation, data.channels, data.dt, data.conditions)
         alike = replace(job.rollout, members=min(2, job.rollout.members))  # two are enough for a score of ensembles
         return made, roll(made, material.test, alike, place.seed)[0]
-    emulator = load(place.emulator())
-    emulator.model.to(material.device)
-    return emulator, np.load(place.inputs["rollout"] / "prediction.npy", mmap_mode="r", allow_pickle=False)
+    return placed(place, job.sampled), np.load(
+        place.inputs["rollout"] / "prediction.npy", mmap_mode="r", allow_pickle=False
+    )
 
 
 def single_steps(emulator: Emulator, test: Trajectories, count: int, device: str) -> tuple[np.ndarray, np.ndarray]:

@@ -26,6 +26,7 @@ from biasbound.data.statistics import require_finite
 from biasbound.data.trajectories import Trajectories
 from biasbound.models.correction import always
 from biasbound.models.emulator import Emulator, broken_by, collected, load
+from biasbound.models.method import Method
 from biasbound.models.task import Task
 from biasbound.study.config import RolloutConfig
 from biasbound.study.jobs import RolloutJob
@@ -37,8 +38,7 @@ ENDINGS = (".nc", ".zarr", ".h5", ".npy")
 
 def make_rollout(job: RolloutJob, place: Place) -> dict[str, Any]:
     """Roll the emulator out over the test split; write prediction.npy and rollout.json."""
-    emulator = load(place.emulator())
-    emulator.model.to(place.material.device)
+    emulator = placed(place, job.sampled)
     made = write_rollout(emulator, place.material.test, place.folder / "prediction.npy", job.rollout, place.seed)
     members, count, steps = made.shape[:3]
     told = {
@@ -50,6 +50,15 @@ def make_rollout(job: RolloutJob, place: Place) -> dict[str, Any]:
     }
     write_json(place.folder / "rollout.json", {**told, "nfe": emulator.nfe, "broken": made.broken.tolist()}, None)
     return {"nfe": emulator.nfe, "frames": members * count * steps, "broken": made.lost}
+
+
+def placed(place: Place, sampled: Method | None) -> Emulator:
+    """The emulator of a unit, where it computes, sampled as its method says."""
+    emulator = load(place.emulator())
+    emulator.model.to(place.material.device)
+    if sampled is not None:
+        sampled.sampled(emulator.model)
+    return emulator
 
 
 def require_fit(emulator: Emulator, data: Trajectories) -> None:

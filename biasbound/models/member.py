@@ -1,0 +1,70 @@
+r"""A direct model with noise as an input, which the fair CRPS teaches to spread (after U-Cast, 2026).
+
+    ŷ_m = net(x, ξ_m),    ξ_m ~ N(0, I) with the shape of y, as more channels of x
+
+It is trained on squared errors, which teach it to ignore ξ, and then on the fair CRPS of M = 2 members,
+
+    CRPS = (1/M) Σ_m |ŷ_m − y| − 1/(2M(M − 1)) Σ_{m,n} |ŷ_m − ŷ_n|,
+
+with M passes of the network per sample. An answer is one call per member. Equal members have the mean absolute error.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from biasbound.core.losses import Scalar
+from biasbound.core.mask import cleared, valid
+from biasbound.core.noise import Condition, State, draw
+from biasbound.models.model import Examples, Model, Recipe
+
+__all__ = ["Member", "fair_crps"]
+
+
+def fair_crps(members: Float[Tensor, "M B C *N"], y: State) -> State:
+    """The fair CRPS at every point; its expectation does not depend on M ≥ 2."""
+    count = len(members)
+    if count < 2:
+        raise ValueError("the fair CRPS needs at least 2 members")
+    gaps = sum((members[i] - members[j]).abs() for i in range(count) for j in range(i))
+    found: Tensor = (members - y).abs().mean(0) - gaps / (count * (count - 1))
+    return found
+
+
+class Member(Model):
+    """ŷ = net(x, ξ), or guess(x) + r·net(x, ξ) with the residual target."""
+
+    noisy: ClassVar[bool] = False
+    accepts: ClassVar[frozenset[str]] = frozenset({"residual", "finetune"})
+    finetunes: ClassVar[tuple[str, ...]] = ("crps",)
+
+    @classmethod
+    def extra(cls, channels: int) -> int:
+        return channels
+
+    @classmethod
+    def passes(cls, recipe: Recipe, levels: int) -> float:
+        return float(recipe.members)
+
+    def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
+        return self.answer(x, draw(self.frame.task.guess(x, self.frame.channels), generator))
+
+    def answer(self, x: Condition, noise: State) -> State:
+        """The member of this noise."""
+        return cleared(self.frame.target.decode(self.ask(torch.cat([x, noise], 1)), x), self.mask)
+
+    def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
+        """In units of the target: ‖ŷ − y‖² of one member, or the fair CRPS of several."""
+        x, (y, *_) = self.windows(batch)
+        count, unit = self.recipe.members, self.frame.target.unit(y)
+        noise = [
+            draw(y, generator) for _ in range(count)
+        ]  # apart, as a batch that is divided among processes needs it
+        members = torch.stack([self.answer(x, each) for each in noise]) / unit
+        if count == 1:
+            return valid(members[0] - y / unit, self.mask).square().mean()
+        return valid(fair_crps(members, y / unit), self.mask).mean()
