@@ -34,7 +34,7 @@ def _dataset_order(dataset: str) -> tuple[int, str]:
     return known.index(dataset) if dataset in known else len(known), dataset
 
 
-def _power(value: float, digits: int) -> str:
+def power(value: float, digits: int) -> str:
     """9.53e-7, as the paper writes it."""
     if value == 0:
         return "0"
@@ -46,9 +46,7 @@ def _tenths(value: float, digits: int) -> str:
     return f"{value:.{digits}f}"
 
 
-def _entry(
-    rows: Sequence[Row], write: Callable[[float, int], str] = _power, digits: int = 2, better: int = 1
-) -> Entry:
+def _entry(rows: Sequence[Row], write: Callable[[float, int], str] = power, digits: int = 2, better: int = 1) -> Entry:
     """Mean ± spread over seeds; ∞ as soon as one seed has no finite value."""
     found = over_seeds(rows)
     if found is None:
@@ -172,7 +170,7 @@ def _alone(rows: Sequence[Row]) -> bool:
     )
 
 
-def _unequal(rows: Sequence[Row]) -> dict[str, float]:
+def unequal(rows: Sequence[Row]) -> dict[str, float]:
     """{dataset: largest ledger over the least}, where they differ by more than LEDGER_SLACK."""
     known: dict[str, list[int]] = {}
     for row in rows:
@@ -187,7 +185,7 @@ def _notes(rows: Sequence[Row], lost: bool) -> tuple[str, ...]:
     known = {row.metric for row in rows}
     normalised = {row.dataset for row in rows} & NORMALISED
     units = ", ".join(sorted(DATASETS.get(d, d) for d in normalised))
-    gaps = ", ".join(f"{DATASETS.get(d, d)} {ratio:.3g}" for d, ratio in _unequal(rows).items())
+    gaps = ", ".join(f"{DATASETS.get(d, d)} {ratio:.3g}" for d, ratio in unequal(rows).items())
     notes = {
         "Best of each dataset in bold or starred.": True,
         "± is the standard deviation over seeds.": _repeated(rows),

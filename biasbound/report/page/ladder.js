@@ -25,8 +25,10 @@ class LadderMap {
   }
 
   drawMap() {
-    this.size = Math.min(640, Math.max(270, this.host.clientWidth || 480));
+    const most = 130 + 110 * this.search.landscape.levels.length; // two levels need no large square
+    this.size = Math.min(640, most, Math.max(270, this.host.clientWidth || 480));
     const { canvas, size } = this;
+    canvas.style.maxWidth = `${size}px`;
     const { n, cell, x, y } = this.geometry();
     const levels = this.search.landscape.levels;
     if (n < 2) { // a ladder that did not grow
@@ -87,6 +89,7 @@ class LadderMap {
       ...this.result.steps.map((s) => make("circle", { class: s.forced ? "jump forced" : "jump", cx: middle(s.from)[0], cy: middle(s.to)[1], r: Math.max(4, Math.min(6, cell / 3)), "data-to": s.to, "data-from": s.from })));
     this.host.dataset.levels = JSON.stringify(this.result.levels.map((i) => landscape.levels[i]));
     byId("tau-value").textContent = this.tau.toFixed(3);
+    markTau(this.tau);
     this.describe();
   }
 
@@ -99,6 +102,7 @@ class LadderMap {
     const rows = [...steps].reverse().map((s, i) => make("tr", { class: s.forced ? "forced" : null },
       make("td", {}, String(i + 1)), make("td", {}, show(landscape.levels[s.from], 4)), make("td", {}, show(landscape.levels[s.to], 4)),
       make("td", {}, `${show(s.mean, 4)}${s.forced ? beyond : ""}`)));
+    byId("ladder-steps").hidden = !rows.length;
     byId("ladder-steps").replaceChildren(make("table", {}, make("thead", {}, make("tr", {},
       ...["jump", "from σ′", "to σ", "bias"].map((t) => make("th", { scope: "col" }, t)))), make("tbody", {}, ...rows)));
     const forced = steps.filter((s) => s.forced).length;
@@ -199,15 +203,25 @@ function startLadder() {
   map.listen();
 }
 
+const BAR = 300; // width of the colour bar
+const barAt = (excess) => 6 + (BAR - 12) * Math.log(excess / EXCESS[0]) / Math.log(EXCESS[1] / EXCESS[0]);
+
+/** Where τ lies on the scale of colours, within its ends. */
+function markTau(tau) {
+  const x = barAt(Math.min(EXCESS[1], Math.max(EXCESS[0], tau - 1)));
+  const near = x < 40 ? "start" : x > BAR - 40 ? "end" : "middle";
+  byId("colourbar-tau").replaceChildren(make("line", { class: "border-halo", x1: x, y1: 16, x2: x, y2: 30 }),
+    make("line", { class: "border-tau", x1: x, y1: 16, x2: x, y2: 30 }), make("text", { x, y: 11, "text-anchor": near }, `τ = ${tau.toFixed(3)}`));
+}
+
 function drawColourbar() {
-  const width = 300, steps = 60;
-  const at = (excess) => 6 + (width - 12) * Math.log(excess / EXCESS[0]) / Math.log(EXCESS[1] / EXCESS[0]);
+  const width = BAR, steps = 60, at = barAt;
   const bars = Array.from({ length: steps }, (_, i) => {
     const excess = EXCESS[0] * (EXCESS[1] / EXCESS[0]) ** ((i + 0.5) / steps);
-    return make("rect", { x: 6 + (i * (width - 12)) / steps, y: 0, width: (width - 12) / steps + 0.5, height: 12, fill: biasColour(1 + excess) });
+    return make("rect", { x: 6 + (i * (width - 12)) / steps, y: 17, width: (width - 12) / steps + 0.5, height: 12, fill: biasColour(1 + excess) });
   });
-  const ticks = [0.003, 0.01, 0.03, 0.1, 0.3, 1, 3].map((e) => make("text", { x: at(e), y: 26, "text-anchor": e === 0.003 ? "start" : e === 3 ? "end" : "middle" }, `${1 + e}`));
-  byId("colourbar").replaceChildren(make("svg", { viewBox: `0 0 ${width} 30`, role: "img", "aria-label": "Colours of the bias, from 1.003 (light) to 4 (dark)" }, ...bars, ...ticks));
+  const ticks = [0.003, 0.01, 0.03, 0.1, 0.3, 1, 3].map((e) => make("text", { x: at(e), y: 43, "text-anchor": e === 0.003 ? "start" : e === 3 ? "end" : "middle" }, `${1 + e}`));
+  byId("colourbar").replaceChildren(make("svg", { viewBox: `0 0 ${width} 47`, role: "img", "aria-label": "Colours of the bias, from 1.003 (light) to 4 (dark)" }, ...bars, ...ticks, make("g", { id: "colourbar-tau" })));
 }
 
 /** Own bias of the open levels after some rounds of the exploration. */

@@ -7,6 +7,7 @@ from typing import Any
 
 from biasbound.metrics.rows import over_seeds, select
 from biasbound.models.method import title_of
+from biasbound.report.answer import answers
 from biasbound.report.errors import error_name, one_step
 from biasbound.report.figures_flow import last_spectra
 from biasbound.report.figures_growth import joined_at, level_errors
@@ -36,6 +37,7 @@ def payload(study: Study, budget: int = BUDGET) -> dict[str, Any]:
         "methods": study.labels,
         "titles": {label: title_of(label) for label in study.labels},
         "error": error_name(datasets),
+        "answers": [asdict(one) for one in answers(study)],
         "table": _table(study),
         "tradeoff": _tradeoff(study),
         "searches": [_search(study, s) for s in study.searches],

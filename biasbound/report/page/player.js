@@ -76,7 +76,8 @@ class Player {
 
   fillControls() {
     const { data } = this;
-    options(byId("p-model"), data.models.map((m, i) => [i, m.name]), data.models.length - 1);
+    const best = data.models.findIndex((m) => m.label === STUDY.answers[0]?.label);
+    options(byId("p-model"), data.models.map((m, i) => [i, m.name]), best < 0 ? data.models.length - 1 : best);
     this.fill("p-plane", data.planes.map((p) => p.place));
     this.fill("p-trajectory", data.planes[0].quantities[0].data.map((_, i) => `${i + 1}`));
     this.fill("p-member", data.models[0].errors[0][0].map((_, i) => `${i + 1}`));

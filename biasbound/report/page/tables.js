@@ -48,15 +48,22 @@ function startProvenance() {
   byId("machine").replaceChildren(facts.length ? make("dl", {}, ...facts.flatMap(([k, v]) => [make("dt", {}, k), make("dd", {}, String(v))])) : make("p", { class: "note" }, "This run left no provenance."));
 }
 
+/** What was found, in words; its first sentence begins with the name of the best emulator. */
+function startAnswer() {
+  const why = byId("ladder").hidden ? [] : [" ", make("a", { href: "#ladder" }, "See why it has these levels and no others.")];
+  const told = STUDY.answers.flatMap((one) => [
+    make("p", { class: "verdict" }, make("strong", {}, one.title), one.sentences[0].slice(one.title.length)),
+    make("ul", { class: "lede" }, ...one.sentences.slice(1).map((sentence) => make("li", {}, sentence))),
+    one.reasons.length ? make("p", { class: "lede" }, make("strong", {}, "Why: "), one.reasons.join(" "), ...why) : null,
+  ]);
+  byId("answer").replaceChildren(...(told.length ? told.filter(Boolean) : [make("p", { class: "lede" }, "No emulator of this run has been scored yet.")]));
+}
+
 function startHeader() {
   byId("title").textContent = STUDY.title;
   byId("dataset").textContent = STUDY.dataset;
   byId("version").textContent = STUDY.version ? `biasbound ${STUDY.version}` : "";
-  const ladders = STUDY.searches.filter((s) => s.schedule);
-  const shortest = ladders.reduce((a, b) => (a && a.schedule.length <= b.schedule.length ? a : b), null);
-  const parts = [`${STUDY.methods.length} ${STUDY.methods.length === 1 ? "method" : "methods"} compared on ${STUDY.flows === 1 ? "one flow" : `${STUDY.flows} flows`}.`];
-  if (shortest) parts.push(`The shortest searched noise schedule, ${shortest.name}, makes a frame in ${plural(shortest.schedule.length, "network call")}. Below you see why it has these levels and no others.`);
-  byId("lede").textContent = parts.join(" ");
+  startAnswer();
   const sections = [...document.querySelectorAll("main > section")].filter((s) => !s.hidden);
   byId("nav").replaceChildren(...sections.map((s) => make("li", {}, make("a", { href: `#${s.id}` }, s.dataset.title))));
 }
