@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from biasbound.core.score import crps
+from biasbound.core.crps import crps
 from biasbound.metrics.arrays import Array, broken_frames, check, double, require_finite
 
 __all__ = ["RankHistogram", "crps_frames", "rank_histogram", "spread_and_error", "spread_skill"]
@@ -37,7 +37,7 @@ def _members(members: Array, truth: Array) -> Iterator[tuple[Tensor, Tensor, Boo
 
 
 def crps_frames(members: Array, truth: Array, fair: bool = True) -> Float64[Tensor, "S K"]:
-    """Continuous ranked probability score (`core.score.crps`) over channels and grid, for each trajectory and frame.
+    """Continuous ranked probability score (`core.crps.crps`) over channels and grid, for each trajectory and frame.
 
     Broken frames: +∞.
     """

@@ -14,25 +14,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
+from biasbound.core.crps import crps
 from biasbound.core.losses import Scalar
 from biasbound.core.mask import cleared, valid
 from biasbound.core.noise import Condition, State, draw
 from biasbound.models.model import Examples, Model, Recipe
 
-__all__ = ["Member", "fair_crps"]
-
-
-def fair_crps(members: Float[Tensor, "M B C *N"], y: State) -> State:
-    """The fair CRPS at every point; its expectation does not depend on M ≥ 2."""
-    count = len(members)
-    if count < 2:
-        raise ValueError("the fair CRPS needs at least 2 members")
-    gaps = sum((members[i] - members[j]).abs() for i in range(count) for j in range(i))
-    found: Tensor = (members - y).abs().mean(0) - gaps / (count * (count - 1))
-    return found
+__all__ = ["Member"]
 
 
 class Member(Model):
@@ -67,4 +56,4 @@ class Member(Model):
         members = torch.stack([self.answer(x, each) for each in noise]) / unit
         if count == 1:
             return valid(members[0] - y / unit, self.mask).square().mean()
-        return valid(fair_crps(members, y / unit), self.mask).mean()
+        return crps(valid(members - y / unit, self.mask)).mean()

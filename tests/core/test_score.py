@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from toys import seeded
 
 from biasbound.core.bias import error_norm
+from biasbound.core.crps import crps
 from biasbound.core.front import at_most, optimal_schedules, pair_errors
 from biasbound.core.oracle import GaussianOracle
 from biasbound.core.schedule import log_uniform
-from biasbound.core.score import crps, pair_scores
+from biasbound.core.score import pair_scores
 
 
 @given(st.integers(2, 6), st.floats(0.1, 10), st.integers(0, 2**31))

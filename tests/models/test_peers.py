@@ -12,7 +12,7 @@ from biasbound.models.edm import EDM
 from biasbound.models.flow import Flow, clock
 from biasbound.models.flowrefiner import FlowRefiner
 from biasbound.models.meanflow import MeanFlow
-from biasbound.models.member import Member, fair_crps
+from biasbound.models.member import Member
 from biasbound.models.method import method
 from biasbound.models.model import MODELS, Recipe, Settings, make
 from biasbound.models.recfm import RecFM
@@ -223,7 +223,7 @@ def test_an_exact_flowrefiner_ends_at_the_truth_without_loss(calls):
 
 def test_the_crps_of_equal_members_is_the_mean_absolute_error():
     x, y = torch.randn(2, 5, 1, 8, generator=seeded())
-    assert torch.allclose(fair_crps(torch.stack([x, x, x]), y), (x - y).abs())
+    assert torch.allclose(crps(torch.stack([x, x, x]) - y), (x - y).abs())
     model = Member(lambda x: 0.5 * x[:, :1], frame())  # deaf to its noise
     model.recipe = Recipe(members=2)
     given = batch(6)
@@ -235,7 +235,7 @@ def test_the_crps_of_equal_members_is_the_mean_absolute_error():
 def test_the_fair_crps_of_a_gaussian_ensemble_is_least_at_the_right_spread(count):
     """E CRPS = E|X − Y| − ½E|X − X'| = √(2/π)(√(1 + s²) − s/√2), whatever the number of members."""
     chance = torch.randn(count + 1, 200_000, 1, 1, generator=seeded(1), dtype=torch.float64)
-    scores = {s: float(fair_crps(s * chance[1:], chance[0]).mean()) for s in (0.5, 1.0, 2.0)}
+    scores = {s: float(crps(s * chance[1:] - chance[0]).mean()) for s in (0.5, 1.0, 2.0)}
     exact = {s: math.sqrt(2 / math.pi) * (math.sqrt(1 + s * s) - s / math.sqrt(2)) for s in scores}
     assert scores == pytest.approx(exact, abs=5e-3)
     assert min(scores, key=scores.get) == 1.0
