@@ -6,6 +6,7 @@ import pytest
 import torch
 from toys import batch, frame, seeded
 
+from biasbound.core.crps import crps
 from biasbound.data.batches import Batch
 from biasbound.models.direct import Direct
 from biasbound.models.edm import EDM
@@ -232,7 +233,7 @@ def test_the_crps_of_equal_members_is_the_mean_absolute_error():
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_the_fair_crps_of_a_gaussian_ensemble_is_least_at_the_right_spread(count):
+def test_the_crps_of_a_gaussian_ensemble_is_least_at_the_right_spread(count):
     """E CRPS = E|X − Y| − ½E|X − X'| = √(2/π)(√(1 + s²) − s/√2), whatever the number of members."""
     chance = torch.randn(count + 1, 200_000, 1, 1, generator=seeded(1), dtype=torch.float64)
     scores = {s: float(crps(s * chance[1:] - chance[0]).mean()) for s in (0.5, 1.0, 2.0)}
