@@ -12,8 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from biasbound.core.crps import crps
 from biasbound.core.denoise import NetDenoiser, Scaled
 from biasbound.core.losses import Scalar, diffusion_loss, full_unrolled_loss, proxy_unrolled_loss
+from biasbound.core.mask import error_of
 from biasbound.core.noise import Condition, State
 from biasbound.core.sample import Correct, Transition, sample
 from biasbound.core.schedule import Schedule
@@ -32,7 +34,7 @@ class Diffusion(NetDenoiser, Model):
         {"schedule", "prediction", "residual", "focus", "transition", "finetune", "sampler"}
     )
     samplers: ClassVar[tuple[str, ...]] = ("ode",)
-    finetunes: ClassVar[tuple[str, ...]] = ("proxy", "full")
+    finetunes: ClassVar[tuple[str, ...]] = ("proxy", "full", "crps")
 
     def __init__(
         self,
@@ -76,13 +78,17 @@ class Diffusion(NetDenoiser, Model):
 
     @classmethod
     def passes(cls, recipe: Recipe, levels: int) -> float:
-        """A proxy with n = 0 shares the pass of the loss where that is at σ_0."""
+        """A proxy with n = 0 shares the pass of the loss where that is at σ_0; each member is a whole chain."""
+        if recipe.members > 1:
+            return float(recipe.members * levels)
         proxy = 1 - recipe.lowest(levels) if recipe.n == 0 else recipe.n + 1
         return 1.0 + recipe.unroll * (1 + {"own": 0, "proxy": proxy, "full": levels}[recipe.between])
 
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
         x, targets = self.windows(batch)
         recipe, follow = self.recipe, self.frame.task.follow
+        if recipe.members > 1:
+            return self._score(x, targets[0], generator)
         if recipe.unroll == 0:
             return diffusion_loss(self, x, targets[0], self.schedule, generator=generator, share=recipe.share)
         proxy = recipe.between == "proxy"
@@ -98,6 +104,12 @@ class Diffusion(NetDenoiser, Model):
             transition=self.transition,
             share=recipe.share,
         )
+
+    def _score(self, x: Condition, y: State, generator: torch.Generator) -> Scalar:
+        """The fair CRPS of a few answers in units of the target, with gradients through their chains."""
+        how: dict[str, Any] = {"transition": self.transition, "generator": generator, "like": y}
+        made, unit = [sample(self, x, self.schedule, **how) for _ in range(self.recipe.members)], self.frame.target.unit(y)
+        return crps(torch.stack([error_of(self, one / unit, y / unit) for one in made])).mean()
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
         return self.corrected(x, generator, None)

@@ -12,7 +12,7 @@ A label is a base followed by its options, in this order:
     -ut2, -pf2               direct: two frames in the loss beyond the first; pf cuts the gradient between them
     -ddim, -ddpm             the transition of the chain, where it is not the study's
     -proxy, -full            fine-tuned by Proxy Unrolled Training, or by full unrolling
-    -crps                    member: fine-tuned on the fair CRPS
+    -crps                    fine-tuned on the fair CRPS of two answers: member, or a diffusion model through its chain
     -ode, -heun, -2m, -4     the sampler of a trained model and its calls: labels that differ in these alone share a training
 
 `method` reads labels, in any order of the options, and mappings of the fields; it is the only place that does.

@@ -281,6 +281,7 @@ LEDGER = {
     "proxy, n = 0, detached": (Diffusion, Recipe(1, "proxy", detach=True), None),
     "proxy, n = 1": (Diffusion, Recipe(1, "proxy", n=1), 4),
     "full": (Diffusion, Recipe(1, "full"), 6),
+    "the CRPS of two chains": (Diffusion, Recipe(members=2), 8),
     "refiner": (Refiner, Recipe(), 1),
 }
 
