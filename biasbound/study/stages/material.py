@@ -102,7 +102,7 @@ class Material:
 
     def encode(self, batch: Batch) -> Batch:
         """A batch in the network's units, where the network is; 0 at masked points."""
-        frames = cleared(self.normalisation.encode(batch.frames.to(self.device), 2), self.mask)
+        frames = cleared(self.normalisation.encode(batch.frames.to(self.device, non_blocking=True), 2), self.mask)
         return Batch(frames, self.normalisation.planes(batch.conditions, frames))
 
     def batches(self, window: int, symmetries: Sequence[str] = ()) -> tuple[Callable[[Any], Batch], int]:
