@@ -55,7 +55,7 @@ class Filter(nn.Module):
 
     def forward(self, z_t, x=None, log_snr=None):
         fields = z_t if x is None else torch.cat([z_t, x], 1)
-        told = torch.zeros(len(fields)) if log_snr is None else log_snr
+        told = torch.zeros(len(fields), device=fields.device) if log_snr is None else log_snr
         features = torch.stack([told / 5, torch.sigmoid(told)], 1).to(fields)
         weights = self.told(features).reshape(len(fields), 2, -1)[:, :, : fields.shape[1]] + 1
         return torch.einsum("bmc,mcij,bcj->bi", weights, self.mix[:, : fields.shape[1]], fields)[:, None]

@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from biasbound.core.mask import Mask, cleared
-from biasbound.core.noise import Condition, Sigma, State, coefficients, log_snr
+from biasbound.core.noise import Condition, Sigma, State, beside, coefficients, log_snr
 from biasbound.core.target import PLAIN, Coefficient, Target
 from biasbound.registry import find, home
 
@@ -63,10 +63,18 @@ def ask(denoiser: Denoiser, y_t: State, x: Condition, sigma: Sigma, *, allow_non
             "an estimate must have the target's shape"
         )
     if not allow_nonfinite and not bool(y_est.isfinite().all()):
-        bad = int((~y_est.isfinite()).flatten(1).any(1).sum())
-        where = f"σ = {sigma:.6g}" if isinstance(sigma, float) else "mixed levels"
-        raise NonFiniteError(f"the denoiser returned NaN or infinity at {where} for {bad} of {len(y_est)} samples")
+        raise nonfinite(sigma, int(lost(y_est)), len(y_est))
     return y_est
+
+
+def lost(y_est: State) -> Int[Tensor, ""]:
+    """How many samples have a NaN or infinity; the answer stays where the field is."""
+    return (~y_est.isfinite()).flatten(1).any(1).sum()
+
+
+def nonfinite(sigma: Sigma, bad: int, count: int) -> NonFiniteError:
+    where = f"σ = {sigma:.6g}" if isinstance(sigma, float) else "mixed levels"
+    return NonFiniteError(f"the denoiser returned NaN or infinity at {where} for {bad} of {count} samples")
 
 
 class Prediction(ABC):
@@ -183,7 +191,7 @@ class NetDenoiser(nn.Module):
         """The raw network output."""
         z_t, a, s = self._enter(y_t, x, sigma)
         level = torch.as_tensor(sigma, dtype=torch.float64).expand(z_t.shape[0])
-        return self.call(self.rule.shown(z_t, a, s), x, (log_snr(level) + self.target.shift).to(z_t))
+        return self.call(self.rule.shown(z_t, a, s), x, beside(log_snr(level) + self.target.shift, z_t))
 
     def objective(self, y: State, x: Condition, sigma: Sigma, eps: State) -> State:
         """The right output for y_t = √ᾱ y + σ ε."""

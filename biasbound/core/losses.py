@@ -2,20 +2,22 @@ r"""Losses of a denoiser: pure functions of a network, fields and a generator of
 
 An unrolled loss has several targets y¹ … y^{u+1}. Each is conditioned on what the model made of the one before it:
 x^{j+1} = follow(x^j, estimate of y^j), where `follow` belongs to the task. One target is teacher forcing. Means are over
-channels and the denoiser's valid points.
+channels and the denoiser's valid points. A loss asks the device nothing: one that is not finite is found where losses are
+reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from biasbound.core.denoise import NetDenoiser
-from biasbound.core.mask import error_of
+from biasbound.core.mask import mask_of, mean_square
 from biasbound.core.noise import Condition, State, draw, draw_index, renoise
 from biasbound.core.sample import Transition, proxy_estimate, sample
 from biasbound.core.schedule import Schedule
@@ -56,7 +58,12 @@ def diffusion_loss(
 
 
 def _squared_error(denoiser: NetDenoiser, output: State, objective: State) -> Float[Tensor, " B"]:
-    return error_of(denoiser, output, objective).square().flatten(1).mean(1)
+    return mean_square(output - objective, mask_of(denoiser))
+
+
+def _rows(field: Tensor, index: Int[Tensor, " R"]) -> Tensor:
+    """The rows of a field by an index that is on the host."""
+    return field.index_select(0, index.to(field.device, non_blocking=True))
 
 
 def loss_and_proxy(
@@ -83,19 +90,19 @@ def loss_and_proxy(
     apart = t.nonzero().flatten()
     row = torch.cat([torch.arange(count), apart])
     sigma = torch.tensor(schedule.sigma, dtype=torch.float64)[torch.cat([t, 0 * apart])]
-    y_t = renoise(y[row], sigma, torch.cat([eps, fresh[apart]]))
+    y_t = renoise(_rows(y, row), sigma, torch.cat([eps, _rows(fresh, apart)]))
     if detach and len(apart):  # a gradient that nobody needs would cost more than a second call
         output = denoiser.output(y_t[:count], x, sigma[:count])
         with torch.no_grad():
-            rest = denoiser.output(y_t[count:], x[apart], sigma[count:])
+            rest = denoiser.output(y_t[count:], _rows(x, apart), sigma[count:])
         output = torch.cat([output, rest])
     else:
-        output = denoiser.output(y_t, x[row], sigma)
+        output = denoiser.output(y_t, _rows(x, row), sigma)
     objective = denoiser.objective(y, x, sigma[:count], eps)
     loss = _squared_error(denoiser, output[:count], objective).mean()
     bottom = torch.arange(count)  # where each sample was asked at σ_0
     bottom[apart] = torch.arange(count, len(row))
-    estimate = denoiser.estimate(output[bottom], y_t[bottom], x, schedule.level(0))
+    estimate = denoiser.estimate(_rows(output, bottom), _rows(y_t, bottom), x, schedule.level(0))
     return loss, estimate.detach() if detach else estimate
 
 
@@ -139,9 +146,8 @@ def proxy_unrolled_loss(
 
     def apart(x: Condition, y: State) -> tuple[Scalar, State]:
         loss = last(x, y)
-        return loss, proxy_estimate(
-            denoiser, x, y, schedule, n=n, detach=detach, transition=transition, generator=generator
-        )
+        told: dict[str, Any] = {"transition": transition, "generator": generator, "allow_nonfinite": True}
+        return loss, proxy_estimate(denoiser, x, y, schedule, n=n, detach=detach, **told)
 
     return unrolled(x, targets, follow, apart, last)
 
@@ -164,7 +170,8 @@ def full_unrolled_loss(
     def inner(x: Condition, y: State) -> tuple[Scalar, State]:
         loss = last(x, y)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
-            made = sample(denoiser, x, schedule, like=y, generator=generator, transition=transition)
+            told: dict[str, Any] = {"transition": transition, "generator": generator, "allow_nonfinite": True}
+            made = sample(denoiser, x, schedule, like=y, **told)
         return loss, made
 
     return unrolled(x, targets, follow, inner, last)

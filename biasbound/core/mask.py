@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["Mask", "cleared", "error_of", "mask_of", "valid"]
+__all__ = ["Mask", "cleared", "error_of", "mask_of", "mean_square", "valid"]
 
 Mask = Bool[Tensor, " *N"]  # True: valid
 
@@ -26,6 +26,12 @@ def cleared(field: Float[Tensor, ...], mask: Mask | None) -> Float[Tensor, ...]:
 def valid(field: Float[Tensor, ...], mask: Mask | None) -> Float[Tensor, ...]:
     """The valid points alone: (…, *N) becomes (…, n)."""
     return field if mask is None else field[..., mask]
+
+
+def mean_square(error: Float[Tensor, "B ..."], mask: Mask | None) -> Float[Tensor, " B"]:
+    """Of each sample over the valid points: Σ m e² / Σ m. Unlike `valid` it need not know how many there are."""
+    mean = cleared(error, mask).square().flatten(1).mean(1)
+    return mean if mask is None else mean * (mask.numel() / mask.sum())
 
 
 def mask_of(denoiser: Any) -> Mask | None:

@@ -11,14 +11,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from biasbound.core.streams import Streams
+
 __all__ = [
     "Condition",
     "GivenNoise",
-    "RowGenerator",
-    "ShardGenerator",
     "Sigma",
     "State",
+    "Streams",
     "alpha_bar",
+    "beside",
     "coefficients",
     "draw",
     "draw_index",
@@ -73,18 +75,26 @@ def sigma_from_log_snr(log_snr: Tensor) -> Tensor:
     return torch.sqrt(torch.sigmoid(-log_snr))
 
 
+def beside(values: Tensor, field: Tensor) -> Tensor:
+    """Values where the field is and in its precision; the host does not wait for the device."""
+    return values.to(field.dtype).to(field.device, non_blocking=True)
+
+
 def coefficients(sigma: Sigma, y: State) -> tuple[float | Tensor, float | Tensor]:
     """(√ᾱ, σ), computed in float64 and shaped to multiply a field y of shape (B, C, *N).
 
     Raises an error for a level outside (0, 1): σ = 0 leaves no noise to remove, σ = 1 no signal to
-    estimate.
+    estimate. Levels that are on a device are not looked at, because that would stop it: there, both are NaN instead.
     """
     if isinstance(sigma, Tensor):
         level = sigma.double()
-        # An exported program has no levels to look at yet.
-        inside = torch.compiler.is_exporting() or bool(((level > 0) & (level < 1)).all())
-        a: float | Tensor = alpha_bar(level).sqrt().reshape(-1, *[1] * (y.ndim - 1)).to(y)
-        s: float | Tensor = level.reshape(-1, *[1] * (y.ndim - 1)).to(y)
+        seen = level.device.type == "cpu" and not torch.compiler.is_exporting()
+        within = (level > 0) & (level < 1)
+        inside = not seen or bool(within.all())
+        level = level if seen else torch.where(within, level, torch.nan)
+        shape = -1, *[1] * (y.ndim - 1)
+        a: float | Tensor = beside(alpha_bar(level).sqrt().reshape(shape), y)
+        s: float | Tensor = beside(level.reshape(shape), y)
     else:
         inside = 0 < sigma < 1
         a, s = math.sqrt(max(alpha_bar(float(sigma)), 0.0)), float(sigma)
@@ -100,31 +110,6 @@ def renoise(y: State, sigma: Sigma, eps: State) -> State:
     """√ᾱ y + σ ε: the only place where noise meets signal."""
     a, s = coefficients(sigma, y)
     return a * y + s * eps
-
-
-class ShardGenerator(torch.Generator):
-    """Part `rank` of `world` equal parts of one noise stream.
-
-    Every rank draws the noise of the whole batch and keeps its own rows, so a batch divided among
-    processes gets the same noise as in a single process.
-    """
-
-    def __new__(cls, rank: int, world: int, seed: int) -> ShardGenerator:  # noqa: PYI034 - beartype wants the name
-        return super().__new__(cls)
-
-    def __init__(self, rank: int, world: int, seed: int) -> None:
-        self.rank, self.world = rank, world
-        self.manual_seed(seed)
-
-
-class RowGenerator(torch.Generator):
-    """One noise stream per row: the noise of a sample does not depend on the rest of its batch."""
-
-    def __new__(cls, seeds: Sequence[int]) -> RowGenerator:  # noqa: PYI034
-        return super().__new__(cls)
-
-    def __init__(self, seeds: Sequence[int]) -> None:
-        self.rows = [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
 class GivenNoise(torch.Generator):
@@ -151,37 +136,32 @@ class GivenNoise(torch.Generator):
 
 def _own_rows(sample: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator | None) -> Tensor:
     """A random tensor with the rows that belong to this generator."""
-    if isinstance(generator, RowGenerator):
-        if len(generator.rows) != shape[0]:
-            raise ValueError(
-                f"the generator has {len(generator.rows)} noise streams for {shape[0]} rows; give it one seed per row"
-            )
-        return torch.cat([sample((1, *shape[1:]), generator=row) for row in generator.rows])
-    if isinstance(generator, ShardGenerator):
-        rank, rows = generator.rank, shape[0]
-        return sample((rows * generator.world, *shape[1:]), generator=generator)[rank * rows :][:rows]
+    if isinstance(generator, Streams):
+        return generator.own(sample((generator.whole, *shape[1:]), generator=generator))
     return sample(tuple(shape), generator=generator)
 
 
 def draw(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """ε ~ N(0, I) with the shape, dtype and device of `like`.
 
-    It is drawn on the device of the generator, so a CPU generator gives the same noise on any
-    device.
+    `Streams` draw where the field is. A plain generator draws on its own device, so one of the CPU gives the same noise
+    on any device.
     """
     if isinstance(generator, GivenNoise):
         return generator.take(like)
+    if isinstance(generator, Streams):
+        return generator.draw(like)
     device = like.device if generator is None else generator.device
-    normal = partial(torch.randn, device=device, dtype=like.dtype)
-    return _own_rows(normal, like.shape, generator).to(like.device)
+    return torch.randn(like.shape, generator=generator, device=device, dtype=like.dtype).to(like.device)
 
 
 def draw_index(
     high: int, count: int, generator: torch.Generator | None = None, share: float | Sequence[float] | None = None
 ) -> Int[Tensor, " B"]:
-    """`count` indices of 0 … high − 1, on the CPU: uniform; 0 with probability `share` and the others alike; or by shares.
+    """`count` indices of 0 … high − 1, on the host: uniform; 0 with probability `share` and the others alike; or by shares.
 
-    With one share per index the draw is stratified: of n samples, index i gets its share of n up to one sample.
+    With one share per index the draw is stratified: of n samples, index i gets its share of n up to one sample. The host
+    knows the levels of a batch, so that its shapes can depend on them and the device need not be asked.
     """
     if share is None or high == 1:
         return _own_rows(partial(torch.randint, high), (count,), generator)

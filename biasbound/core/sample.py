@@ -22,7 +22,6 @@ Whatever else is known about y (observations, a conserved mean, zero divergence)
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -31,7 +30,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from biasbound.core.denoise import Denoiser, ask
+from biasbound.core.denoise import Denoiser, ask, lost, nonfinite
 from biasbound.core.noise import Condition, State, coefficients, draw, log_snr, renoise
 from biasbound.core.schedule import Schedule
 
@@ -131,9 +130,9 @@ def sample(
         noise=lambda _: draw(y_T, generator),
         transition=transition,
         correct=correct,
-        allow_nonfinite=allow_nonfinite,
+        allow_nonfinite=True,
     )
-    return _last(chain).y_est
+    return _last(chain, allow_nonfinite)
 
 
 def proxy_estimate(
@@ -146,12 +145,13 @@ def proxy_estimate(
     generator: torch.Generator | None = None,
     detach: bool = False,
     transition: Transition = "renoise",
+    allow_nonfinite: bool = False,
 ) -> State:
     """P⁽ⁿ⁾(x, y): the last n transitions of the chain, from the noised truth ỹ_n down to level 0.
 
     It takes n + 1 denoiser calls. It replaces the full sample at a fraction of the cost, provided
     that the chain reaches level n without bias. It is differentiable through all calls; `detach`
-    cuts the gradient.
+    cuts the gradient. A non-finite estimate raises `NonFiniteError` unless it is allowed.
     """
     with torch.no_grad() if detach else nullcontext():
         chain = denoise_chain(
@@ -162,10 +162,19 @@ def proxy_estimate(
             noise=lambda _: draw(y, generator),
             start=n,
             transition=transition,
+            allow_nonfinite=True,
         )
-        return _last(chain).y_est
+        return _last(chain, allow_nonfinite)
 
 
-def _last(chain: Iterator[Step]) -> Step:
-    (step,) = deque(chain, maxlen=1)
-    return step
+def _last(chain: Iterator[Step], allow_nonfinite: bool) -> State:
+    """The answer of a chain; whether all of its estimates were finite is asked once, at its end."""
+    broken: list[tuple[float, Tensor]] = []
+    for step in chain:
+        if not allow_nonfinite:
+            broken.append((step.sigma, lost(step.y_est)))
+    if broken:
+        for (sigma, _), bad in zip(broken, torch.stack([count for _, count in broken]).tolist(), strict=True):
+            if bad:
+                raise nonfinite(sigma, bad, len(step.y_est))
+    return step.y_est

@@ -18,9 +18,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from biasbound.core.noise import Condition, State
+from biasbound.core.noise import Condition, State, beside
 
 __all__ = ["PLAIN", "Coefficient", "Guess", "Target", "residual"]
 
@@ -69,7 +70,7 @@ class Target:
         """r, ready to multiply a field; 1 for the plain target."""
         if len(self.scale) < 2:
             return self.scale[0] if self.scale else 1.0
-        return y.new_tensor(self.scale).reshape(-1, *[1] * (y.ndim - 2))
+        return beside(torch.tensor(self.scale, dtype=torch.float64), y).reshape(-1, *[1] * (y.ndim - 2))
 
     def _start(self, x: Condition, like: State) -> State:
         return x[:, : like.shape[1]] if self.guess is None else self.guess(x)

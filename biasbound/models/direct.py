@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 
 from biasbound.core.losses import Scalar
-from biasbound.core.mask import cleared, valid
+from biasbound.core.mask import cleared, mean_square
 from biasbound.core.noise import Condition, State
 from biasbound.models.model import Examples, Model
 
@@ -32,6 +32,6 @@ class Direct(Model):
         follow, unit, errors = self.frame.task.follow, self.frame.target.unit(targets[0]), []
         for y in targets:
             answer = self.advance(x)
-            errors.append(valid((answer - y) / unit, self.mask).square().mean())
+            errors.append(mean_square((answer - y) / unit, self.mask).mean())
             x = follow(x, answer.detach() if self.recipe.detach else answer)
         return torch.stack(errors).mean()

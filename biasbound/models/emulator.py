@@ -21,7 +21,7 @@ from torch import Tensor
 
 from biasbound._io import plain
 from biasbound.core.mask import Mask, cleared
-from biasbound.core.noise import Condition, RowGenerator, State
+from biasbound.core.noise import Condition, State, Streams
 from biasbound.core.schedule import Schedule
 from biasbound.models.artifact import Facts, read_model, write_model
 from biasbound.models.assimilation import Assimilation, Gain, Observations
@@ -87,7 +87,9 @@ class Emulator:
 
     def condition(self, x0: Start, conditions: Conditions = None) -> Condition:
         """x in the network's units, from physical states."""
-        if self.mask is not None:
+        if (
+            self.mask is not None and x0.device.type == "cpu"
+        ):  # a look at a device would stop it; there, NaN breaks a rollout
             _require_valid(x0, self.mask)
         return self.encoded(x0, conditions)
 
@@ -159,17 +161,18 @@ class Emulator:
             raise ValueError(f"steps, members and batch must be at least 1: {steps}, {members}, {batch}")
         count = members * len(x0)
         device = "cpu" if generator is None else generator.device
-        seeds = torch.randint(2**62, (count,), generator=generator, device=device).tolist()
+        seed = int(torch.randint(2**62, (), generator=generator, device=device))
         groups = []
         for start in range(0, count, batch):
-            rows = torch.arange(start, min(start + batch, count))
-            own = rows % len(x0)
-            told = None if conditions is None else conditions[own]
-            groups.append(self.unroll(x0[own], told, RowGenerator([seeds[i] for i in rows.tolist()]), correct))
+            rows = range(start, min(start + batch, count))
+            own = torch.arange(rows.start, rows.stop, device=x0.device) % len(x0)
+            told = None if conditions is None else conditions[own.to(conditions.device)]
+            groups.append(self.unroll(x0[own], told, Streams(seed, rows), correct))
 
         def frames() -> Iterator[Float[Tensor, "M B C *N"]]:
             for _ in range(steps):  # all groups go on together, each with its own batch and noise
-                made = torch.cat([next(group).to("cpu", x0.dtype) for group in groups])
+                answers = [next(group) for group in groups]  # a device has all of its work before it is asked for any
+                made = torch.cat([answer.to("cpu", x0.dtype) for answer in answers])
                 yield made.reshape(members, len(x0), *made.shape[1:])
 
         return frames()

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -35,7 +36,7 @@ from biasbound.core.target import PLAIN, Target
 from biasbound.models.task import Forecast, Task
 from biasbound.registry import find, home
 
-__all__ = ["MODELS", "Examples", "Frame", "Model", "Recipe", "Settings", "make", "target_of"]
+__all__ = ["MODELS", "Examples", "Frame", "Model", "Recipe", "Settings", "low_precision", "make", "target_of"]
 
 
 @runtime_checkable
@@ -104,6 +105,7 @@ class Model(nn.Module, ABC):
     frame: Frame
     mask: Mask | None  # saved with the weights
     recipe: Recipe = Recipe()
+    low: bool = False  # the network in bf16; levels, noise, estimates and errors are never
     rows: int = 0  # samples that were passed through the network, each pass of each sample
 
     def __init__(self, net: Any = None, frame: Frame | None = None) -> None:
@@ -167,8 +169,9 @@ class Model(nn.Module, ABC):
             *noisy, x = inputs[:2] if self.noisy else inputs[:1]
             x = torch.cat([x, mask.to(x).expand(x.shape[0], 1, *mask.shape)], 1)
             inputs = (*(cleared(field, mask) for field in (*noisy, x)), *inputs[2:])
-        output: State = self.net(*inputs)
-        return output
+        with low_precision(inputs[0].device) if self.low else nullcontext():
+            output: State = self.net(*inputs)
+        return output.to(inputs[0].dtype) if self.low else output
 
     @classmethod
     def passes(cls, recipe: Recipe, levels: int) -> float:
@@ -179,6 +182,12 @@ class Model(nn.Module, ABC):
         """x of the first target, and all targets."""
         task = self.frame.task
         return task.given(batch.frames, batch.conditions), task.wanted(batch.frames)
+
+
+def low_precision(device: torch.device) -> AbstractContextManager[Any]:
+    """bf16 where an operation of a network can be in it, on a device that knows it."""
+    known = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, torch.bfloat16) if known else nullcontext()
 
 
 # Values are classes, or texts `module:Class` of ours that are imported when first asked for.

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from biasbound.core.noise import beside
 
 __all__ = ["Conditions", "Normalisation"]
 
@@ -52,11 +55,11 @@ class Normalisation:
             return frames.new_empty(frames.shape[0], 0, *grid)
         planes = values if values.ndim > 2 else values.reshape(*values.shape, *[1] * len(grid))
         spread = tuple(s if s > 0 else 1.0 for s in self.condition_std)
-        planes = planes.expand(*planes.shape[:2], *grid).to(frames)
+        planes = beside(planes, frames).expand(*planes.shape[:2], *grid)
         return (planes - _along(self.condition_mean, planes, 1)) / _along(spread, planes, 1)
 
 
 def _along(values: tuple[float, ...], field: Tensor, axis: int) -> Tensor:
     if field.shape[axis] != len(values):
         raise ValueError(f"the emulator has {len(values)} channels, the field has {field.shape[axis]}")
-    return field.new_tensor(values).reshape(-1, *[1] * (field.ndim - axis - 1))
+    return beside(torch.tensor(values, dtype=torch.float64), field).reshape(-1, *[1] * (field.ndim - axis - 1))

@@ -17,8 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from biasbound.core.losses import Scalar
-from biasbound.core.mask import cleared, valid
-from biasbound.core.noise import Condition, State, draw, draw_index
+from biasbound.core.mask import cleared, mean_square
+from biasbound.core.noise import Condition, State, beside, draw, draw_index
 from biasbound.core.sample import Correct
 from biasbound.models.model import Examples, Frame, Model, Settings
 
@@ -78,7 +78,7 @@ class Refiner(Model):
             k = len(self.levels) - 1 - k
         z, eps = self.frame.target.encode(y, x), draw(y, generator)
         output = self.output(self.noised(z, k, eps), x, k)
-        return valid(output - self.objective(z, k, eps), self.mask).square().mean()
+        return mean_square(output - self.objective(z, k, eps), self.mask).mean()
 
     def noised(self, z: State, k: Int[Tensor, " B"], eps: State) -> State:
         """The network's input at step k: zero at first, then z + σ_k ε."""
@@ -87,15 +87,15 @@ class Refiner(Model):
     def output(self, z_k: State, x: Condition, k: Int[Tensor, " B"]) -> State:
         """The raw network output at step k."""
         log_snr = -2 * torch.tensor(self.levels, dtype=torch.float64)[k].log()
-        return self.ask(z_k, x, log_snr.to(z_k))
+        return self.ask(z_k, x, beside(log_snr, z_k))
 
     def objective(self, z: State, k: Int[Tensor, " B"], eps: State) -> State:
         """What the network learns: z itself from nothing, then the noise."""
         return torch.where(_column(k == 0, z), z, eps)
 
     def _sigma(self, k: Int[Tensor, " B"], z: State) -> Float[Tensor, B * ones]:
-        return _column(torch.tensor(self.levels, dtype=torch.float64)[k], z).to(z.dtype)
+        return _column(torch.tensor(self.levels, dtype=torch.float64)[k].to(z.dtype), z)
 
 
 def _column(per_sample: Tensor, like: State) -> Tensor:
-    return per_sample.to(like.device).reshape(-1, *[1] * (like.ndim - 1))
+    return per_sample.to(like.device, non_blocking=True).reshape(-1, *[1] * (like.ndim - 1))

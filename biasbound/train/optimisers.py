@@ -275,8 +275,8 @@ def _adam_l2(parameters: Iterable[nn.Parameter], lr: float, weight_decay: float)
 
 
 def _fusible(parameters: list[nn.Parameter]) -> bool:
-    """Whether torch's fastest kernel takes them: not if one is complex, as in a Fourier neural operator."""
-    return not any(p.is_complex() for p in parameters)
+    """Whether torch's fastest kernel takes them: not if one is complex, as in a Fourier neural operator, or has no values."""
+    return not any(p.is_complex() or p.is_meta for p in parameters)
 
 
 OPTIMISERS: dict[str, Factory] = home("optimisers", {"soap": Soap, "muon": Muon, "adamw": _adamw, "adam": _adam_l2})

@@ -19,6 +19,8 @@ class TrainOptions:
     """budget in passes over the data, instead of updates"""
     batch: int = 64
     """windows per update, over all processes"""
+    accumulate: int = field(default=1, metadata={"manner": True})
+    """parts that a batch is computed in, one after the other: less memory for the same update"""
     lr: float = 1e-3
     """learning rate; paper 1e-4"""
     lr_final: float = 0.0
@@ -43,7 +45,9 @@ class TrainOptions:
     explode: float = 1e3
     """stop when the loss is this many times its lowest"""
     precision: Literal["float32", "bf16"] = "float32"
-    """bf16 is for GPUs"""
+    """of the network while it trains; bf16 is for GPUs, and levels, noise and weights stay in float32"""
+    recompute: bool = field(default=False, metadata={"manner": True})
+    """compute activations again for the gradient instead of keeping them: less memory for a third more time"""
     compile: bool = field(default=False, metadata={"manner": True})
     """compile the network with torch.compile"""
     shard: bool = field(default=False, metadata={"manner": True})
@@ -52,9 +56,11 @@ class TrainOptions:
     def __post_init__(self) -> None:
         if (self.updates is None) == (self.epochs is None):
             raise ValueError("give the training budget either in updates or in epochs")
-        for name in ("batch", "log_every", "checkpoint_every"):
+        for name in ("batch", "accumulate", "log_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.recompute and self.compile:
+            raise ValueError("recompute is for networks that are not compiled: leave one of compile and recompute out")
         if (self.updates or self.epochs or 0) <= 0 or not self.lr > 0 or self.warmup < 0:
             raise ValueError("the budget and lr must be above 0, and warmup not below")
         if self.weight_decay < 0 or (self.clip is not None and not self.clip > 0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -17,15 +17,17 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from biasbound._io import lock
-from biasbound.core.noise import ShardGenerator
+from biasbound.core.streams import Streams, mixed
 from biasbound.data.batches import Ahead, Loader, Order
+from biasbound.models.model import low_precision
 from biasbound.models.weights import save_numbered
 from biasbound.registry import find
 from biasbound.train.average import MovingAverage
 from biasbound.train.keep import Best
 from biasbound.train.optimisers import OPTIMISERS
 from biasbound.train.options import FitOptions, learning_rate
-from biasbound.train.ranks import distributed, newest
+from biasbound.train.ranks import Rank, distributed, newest
+from biasbound.train.recompute import recomputing
 from biasbound.train.state import Progress, pack, unpack
 
 __all__ = ["Diverged", "Observer", "Report", "Trainer"]
@@ -99,15 +101,12 @@ class Trainer:
         self.total = options.total(items)
         self.device = next(model.parameters()).device
         self.rank = distributed(self.device)
-        if options.batch % self.rank.world:
-            raise ValueError(f"a batch of {options.batch} cannot be divided among {self.rank.world} processes")
-        if options.precision == "bf16" and self.device.type == "cpu":
-            raise ValueError("precision bf16 is for GPUs: on a CPU it is slower than float32")
+        self.parts = parts_of(options, self.rank)
         self.observers = list(observers) if self.rank.rank == 0 else []
         if options.compile:
             getattr(model, "net", model).compile()  # losses ask the wrapper's network, not the wrapper
         self.average = None if options.ema is None else MovingAverage(model, options.ema)
-        self.objective: nn.Module = _Objective(model)
+        self.objective: Any = _Objective(model)
         self.shards = self._divided() if options.shard and self.rank.world > 1 else None
         self.parameters = list(model.parameters())
         make = find(OPTIMISERS, options.optimiser)
@@ -135,9 +134,8 @@ class Trainer:
 
     def _asked(self) -> Iterator[Int64[np.ndarray, " b"]]:
         """The indices that all updates to come ask for, for reading ahead."""
-        share = self.options.batch // self.rank.world
         for indices in Order(**self.order.state()):
-            yield indices[self.rank.rank * share : (self.rank.rank + 1) * share]
+            yield from (indices[noise.rows.start : noise.rows.stop] for noise in self.parts)
 
     @property
     def averaged(self) -> Any:
@@ -187,22 +185,44 @@ class Trainer:
         self._learns(True)
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(options, update, self.total)
-        generator = ShardGenerator(*self.rank, seed=_mix(options.seed, update))
-        share = options.batch // self.rank.world
-        indices = next(self.order)[self.rank.rank * share : (self.rank.rank + 1) * share]
-        precise, before = options.precision == "float32", self._rows()
-        with nullcontext() if precise else torch.autocast(self.device.type, torch.bfloat16):
-            loss: Tensor = self.objective(self.data(indices), generator)
+        before = self._rows()
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss = self._gradient(next(self.order), update)
         if options.clip is not None:
-            nn.utils.clip_grad_norm_(self.parameters, options.clip, foreach=True)
+            nn.utils.clip_grad_norm_(self.parameters, options.clip)
         self.optimiser.step()
         if self.average is not None:
             self.average.update()
         self.progress.update += 1
         self.progress.ledger += (self._rows() - before) * self.rank.world
-        return loss.detach()
+        return loss
+
+    def _gradient(self, indices: Int64[np.ndarray, " b"], update: int) -> Tensor:
+        """∇L of this process's share of the batch, added up part by part; the mean loss of the parts."""
+        losses: list[Tensor] = []
+        for noise in self.parts:
+            # The last part brings the processes together; divided weights are brought together every time.
+            alone = self.rank.world == 1 or noise is self.parts[-1] or self.shards is not None
+            with nullcontext() if alone else self.objective.no_sync():
+                with self._manner():
+                    part = self.data(indices[noise.rows.start : noise.rows.stop])
+                    loss: Tensor = self.objective(part, noise.turn(update)) / len(self.parts)
+                loss.backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach())
+        return torch.stack(losses).sum()
+
+    @contextmanager
+    def _manner(self) -> Iterator[None]:
+        """The network as the options want it in a loss: in bf16, or with activations that are computed again."""
+        net, low = getattr(self.model, "net", self.model), self.options.precision == "bf16"
+        whole = low and net is self.model  # a model of one's own that says nothing of its network
+        with ExitStack() as held:
+            if self.options.recompute and isinstance(net, nn.Module):
+                held.enter_context(recomputing(net))
+            held.enter_context(low_precision(self.device) if whole else nullcontext())
+            self.model.low = low and not whole
+            held.callback(setattr, self.model, "low", False)
+            yield
 
     def _learns(self, now: bool) -> None:
         """Layers that act otherwise while they learn are in networks of the user's own alone."""
@@ -249,8 +269,8 @@ class Trainer:
 
     def _restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         mine, theirs = asdict(self.options), meta["options"]
-        manner = [f.name for f in fields(self.options) if f.metadata.get("manner")]
-        changed = [k for k in mine if mine[k] != theirs.get(k) and k not in manner]
+        kept = [f.name for f in fields(self.options) if not f.metadata.get("manner")]
+        changed = [k for k in kept if mine[k] != theirs.get(k)]
         if changed:
             raise ValueError(
                 f"{self.folder} holds a training with {changed[0]} = {theirs.get(changed[0])}, not "
@@ -269,8 +289,12 @@ class Trainer:
         self.order = Order(**self.progress.order)
 
 
-def _mix(seed: int, update: int) -> int:
-    """A seed for each update; neighbouring (seed, update) give unrelated streams."""
-    value = (seed * 0x9E3779B97F4A7C15 + update * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % 2**64
-    value = (value ^ (value >> 31)) * 0x94D049BB133111EB % 2**64
-    return (value ^ (value >> 29)) % 2**63
+def parts_of(options: FitOptions, rank: Rank) -> list[Streams]:
+    """What this process computes of every batch, part by part: which rows, and their noise."""
+    size, rest = divmod(options.batch, rank.world * options.accumulate)
+    if rest:
+        parts = f"{rank.world} processes" if options.accumulate == 1 else f"{rank.world} × {options.accumulate} parts"
+        raise ValueError(f"a batch of {options.batch} cannot be divided among {parts}")
+    first = rank.rank * size * options.accumulate
+    starts = range(first, first + size * options.accumulate, size)
+    return [Streams(mixed(options.seed, 0), range(start, start + size), options.batch) for start in starts]

@@ -149,7 +149,7 @@ def test_contradictions_are_refused_by_name(label, complaint):
         ({"model": "magic"}, "no model 'magic'"),
         ({"schedule": "adaptive", "prediction": "w"}, "no prediction 'w'"),
         ({"schedule": "adaptive", "transition": "euler"}, "transition is one of renoise, ddpm, ddim, not 'euler'"),
-        ({"schedule": "adaptive", "finetune": "long"}, "finetune is one of proxy, full, not 'long'"),
+        ({"schedule": "adaptive", "finetune": "long"}, "finetune is one of proxy, full, crps, not 'long'"),
         ({"model": "direct", "unroll": -1}, "unroll counts frames"),
         ({"model": "direct", "schedule": "linear"}, "a direct model has no schedule"),
     ],

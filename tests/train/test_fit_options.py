@@ -17,7 +17,8 @@ from biasbound.train.options import learning_rate
         ({"weight_decay": -0.1}, "weight_decay must not be below 0"),
         ({"clip": 0.0}, "clip must be above 0 or none"),
         ({"ema": 1.0}, "ema is a decay"),
-        ({"precision": "bf16"}, "slower than float32"),
+        ({"recompute": True, "compile": True}, "leave one of compile and recompute out"),
+        ({"accumulate": 3}, "a batch of 16 cannot be divided among 1 × 3 parts"),
         ({"batch": 1000}, "batches of 1000 cannot be drawn from 256"),
     ],
 )

@@ -11,7 +11,7 @@ from toys import Filter, advected, diffusion, frame, seeded
 
 from biasbound.core.front import at_most
 from biasbound.core.ladder import grid
-from biasbound.core.noise import ShardGenerator, draw_index
+from biasbound.core.noise import Streams, draw_index
 from biasbound.core.options import SearchOptions
 from biasbound.core.oracle import AffineOracle, GaussianOracle
 from biasbound.core.schedule import Schedule
@@ -142,8 +142,9 @@ def test_a_stratified_draw_gives_every_level_its_share_up_to_one_sample(parts, c
     index = draw_index(len(share), count, seeded(count), share)
     for i, asked in enumerate(share):
         assert abs((index == i).sum().item() - asked * count) < 1 + 1e-6
-    halves = [draw_index(len(share), count, ShardGenerator(rank, 2, 3), share) for rank in (0, 1)]
-    assert torch.equal(torch.cat(halves), draw_index(len(share), 2 * count, seeded(3), share))
+    of = range(2 * count)
+    halves = [draw_index(len(share), count, Streams(3, rows, 2 * count), share) for rows in (of[:count], of[count:])]
+    assert torch.equal(torch.cat(halves), draw_index(len(share), 2 * count, Streams(3, of), share))
 
 
 @pytest.mark.parametrize(("power", "gain", "pays"), [(0.02, 0.5, False), (0.5, 0.01, True)])

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from biasbound.core.noise import Condition, State
+from biasbound.core.noise import Condition, State, beside
 from biasbound.models.task import Window
 
 __all__ = ["Observed", "along"]
@@ -50,4 +50,4 @@ class Observed:
 
 def along(field: Tensor, matrix: Tensor, axis: int) -> Tensor:
     """The field with `matrix` (m, n) applied to its axis of n points."""
-    return (field.movedim(axis, -1) @ matrix.to(field).T).movedim(-1, axis)
+    return (field.movedim(axis, -1) @ beside(matrix, field).T).movedim(-1, axis)
