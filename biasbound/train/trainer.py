@@ -17,7 +17,7 @@ from jaxtyping import Int64
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from biasbound._io import lock
+from biasbound._io import damaged, lock
 from biasbound.core.noise import ShardGenerator
 from biasbound.data.batches import Order
 from biasbound.models.weights import load_newest, save_numbered
@@ -130,7 +130,8 @@ class Trainer:
         self.progress, self.best = Progress(), Best()
         self.choosing = options.keep == "best"  # whether evaluations compete
         if folder is not None and (found := load_newest(folder)) is not None:
-            self._restore(*found)
+            with damaged(f"the checkpoint in {folder}", "remove that folder to begin again"):
+                self._restore(*found)
         self.objective: nn.Module = _Objective(model)
         if self.rank.world > 1:
             self.objective = DistributedDataParallel(self.objective)
