@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
-ORDER = ("registry", "data", "flows", "core", "nets", "models", "train", "metrics", "study", "report", "cli")
+ORDER = ("_io", "registry", "data", "flows", "core", "nets", "models", "train", "metrics", "study", "report", "cli")
 
 
 def sentence(path: Path) -> str:
@@ -18,7 +18,7 @@ def sentence(path: Path) -> str:
 def entries() -> list[tuple[str, str]]:
     """(module, sentence) in the order of the data flow; a package before its modules."""
     package = ROOT / "biasbound"
-    found = [("__init__.py", package / "__init__.py"), ("_io.py", package / "_io.py")]
+    found = [("__init__.py", package / "__init__.py")]
     for name in ORDER:
         paths = sorted(
             (package / name).rglob("*.py"), key=lambda p: (p.parent.as_posix(), p.name != "__init__.py", p.name)

@@ -1,48 +1,81 @@
-"""The `biasbound` command. Nothing heavy is imported before it is known which command runs."""
+"""The `biasbound` command. Nothing heavy is imported before it is known which command runs.
 
-import os
+Exit codes: 0 done, 2 refused in one sentence, 70 an error that nobody foresaw (a bug, with a report), 130 interrupted,
+141 nobody reads the output any more.
+"""
+
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from biasbound.cli.parser import command_parser
-from biasbound.cli.wish import STUDY_COMMANDS, wish_of
-from biasbound.study.parsing import to_yaml
+from biasbound.cli.streams import prepared, report_of, say, silence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input ends with one sentence on stderr and exit code 2."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    code = 0
+    before = sys.stdout, sys.stderr
     try:
-        if argv and argv[0] in STUDY_COMMANDS:
-            code = _study(argv[0], argv[1:])
-        else:
-            given = command_parser(argv).parse_args(argv)
-            module, _, name = given.run.partition(":")
-            getattr(import_module(module), name)(given)
+        prepared()
+        code = _called(argv)
         sys.stdout.flush()
+        return code
     except BrokenPipeError:  # `biasbound status RUN | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence()
         return 141
-    except (ValueError, OSError, ArithmeticError, ImportError) as error:
-        print(f"biasbound: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
-        print("biasbound: interrupted; the same command goes on from here", file=sys.stderr)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one has nothing left to stop
+        say("interrupted; the same command goes on from here")
         return 130
-    return code
+    except (ValueError, OSError, ArithmeticError, ImportError) as error:
+        say(str(error))
+        return 2
+    except MemoryError as error:
+        say(
+            f"there is not enough memory for this ({error or 'the last request failed'}); ask for less, or use less data"
+        )
+        return 2
+    except RecursionError:
+        say("something in the input is nested too deeply; simplify it")
+        return 2
+    except Exception as error:  # noqa: BLE001 - the last line of defence
+        what = f"{type(error).__name__}: {error}"
+        say(
+            f"an internal error ({what[:200]}), which is a bug: nothing that was finished is lost; {report_of(error, argv)}"
+        )
+        return 70
+    finally:
+        sys.stdout, sys.stderr = before if None not in before else (sys.stdout, sys.stderr)
+
+
+def _called(argv: list[str]) -> int:
+    """Do what the words say; what they need is imported now, where an interrupt is met."""
+    from biasbound.cli.wish import STUDY_COMMANDS
+
+    if argv and argv[0] in STUDY_COMMANDS:
+        return _study(argv[0], argv[1:])
+    from biasbound.cli.parser import command_parser
+
+    given = command_parser(argv).parse_args(argv)
+    module, _, name = given.run.partition(":")
+    getattr(import_module(module), name)(given)
+    return 0
 
 
 def _study(verb: str, words: list[str]) -> int:
     """One of `STUDY_COMMANDS`; a record is only ever scored again."""
+    from biasbound.cli.wish import wish_of
+
     if verb == "evaluate" and words and _is_record(Path(words[0])):
         from biasbound.cli.show import rescored
 
         return rescored(Path(words[0]), words[1:])
     wish = wish_of(verb, words)
     if wish.shown:
+        from biasbound.study.parsing import to_yaml
+
         print(to_yaml(wish.config), end="")
         return 0
     from biasbound.cli.study import study

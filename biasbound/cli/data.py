@@ -41,7 +41,7 @@ def _value(text: str) -> Any:
     """A JSON value, or else the text itself."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from biasbound import __version__
+from biasbound.cli.kinds import count, positive, seed, share
 from biasbound.cli.reading import add_reading
 from biasbound.cli.wish import STUDY_COMMANDS
 from biasbound.data.formats import FORMATS
@@ -67,20 +68,20 @@ def _fit(commands: Any) -> None:
     what = "an emulator of your own trajectories, compared and scored, in the time that you allow"
     add = (parser := _command(commands, "fit:fit", what, "fit KS.mat --variable uu --minutes 3")).add_argument
     add("file", metavar="FILE", help="trajectories in any format that `biasbound data info` reads")
-    add("--minutes", type=float, metavar="M", help="time allowed, from reading to the page (default: 10)")
-    add("--updates", type=int, metavar="N", help="updates of each training, instead of a time")
+    add("--minutes", type=positive, metavar="M", help="time allowed, from reading to the page (default: 10)")
+    add("--updates", type=count, metavar="N", help="updates of each training, instead of a time")
     add("--out", help="where to keep everything (default: runs/fit-NAME)", **FOLDER)
     better = (
         "what the better model is better at: the error of one step, the error after ten, or the CRPS of an ensemble"
     )
     add("--prefer", choices=("accuracy", "rollout", "ensemble"), default="accuracy", help=better)
     add("--network", default="unet", metavar="NAME", help="a registered network, or package.module:name of your own")
-    add("--history", type=int, default=1, metavar="H", help="frames that are given")
+    add("--history", type=count, default=1, metavar="H", help="frames that are given")
     add("--valid", metavar="FILE", help="validation data; without them FILE is divided")
     add("--test", metavar="FILE", help="test data, beside --valid")
     add("--conditions", default="", metavar="NAMES", help="parameters or static fields to be given, with commas")
-    add("--seed", type=int, default=0, metavar="S", help="of weights, batches and noise")
-    add("--jobs", type=int, default=1, metavar="N", help="trainings side by side")
+    add("--seed", type=seed, default=0, metavar="S", help="of weights, batches and noise")
+    add("--jobs", type=count, default=1, metavar="N", help="trainings side by side")
     add("--device", default="cpu", help="where to train (default: cpu)")
     add("--dry-run", action="store_true", help="read and check the data, say what would be done, and stop")
     add("--quiet", action="store_true", help="show the result alone")
@@ -95,7 +96,7 @@ def _data(parts: Any, typed: Sequence[str]) -> None:
     info.add_argument("file", help="any readable file or folder, or a pattern in quotes", **FILE)
     _momentum(info)
     info.add_argument("--plot", type=Path, metavar="PNG", help="draw a trajectory into this file")
-    info.add_argument("--trajectory", type=int, default=0, metavar="I", help="which to draw")
+    info.add_argument("--trajectory", type=seed, default=0, metavar="I", help="which to draw")
     info.add_argument("--force", action="store_true", help="replace an existing picture")
     convert = _command(parts, "data:convert", "read A in any format, write it as B")
     convert.add_argument("source", type=Path, metavar="A")
@@ -122,11 +123,11 @@ def _flow(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument("--out", required=True, **FILE)
     parser.add_argument("--size", default="small", help="a named size (default: small)")
     parser.add_argument("--split", choices=("train", "valid", "test"), default="train")
-    parser.add_argument("--trajectories", type=int, metavar="N", help="instead of the size's")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the random numbers")
+    parser.add_argument("--trajectories", type=count, metavar="N", help="instead of the size's")
+    parser.add_argument("--seed", type=seed, default=0, metavar="S", help="of the random numbers")
     other = "any other setting of the flow; may be repeated"
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=other)
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: all cores)")
+    parser.add_argument("--jobs", type=count, metavar="N", help="processes (default: all cores)")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--force", action="store_true", help="replace FILE, or an unfinished one of other settings")
     parser.set_defaults(run="biasbound.cli.data:make", flow=name)
@@ -138,8 +139,8 @@ def _momentum(parser: argparse.ArgumentParser) -> None:
 
 
 def _stride(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stride-time", type=int, default=1, metavar="N", help="use every N-th frame of the data")
-    parser.add_argument("--stride-space", type=int, default=1, metavar="N", help="use every N-th grid point")
+    parser.add_argument("--stride-time", type=count, default=1, metavar="N", help="use every N-th frame of the data")
+    parser.add_argument("--stride-space", type=count, default=1, metavar="N", help="use every N-th grid point")
     add_reading(parser)
 
 
@@ -156,14 +157,14 @@ def _diagnose(commands: Any) -> None:
     add("what", metavar="WHAT", help="an emulator's folder, or package.module:factory of your own denoiser")
     add("--data", required=True, help="trajectories to measure on", **FILE)
     add("--schedule", help="the schedule in use (an emulator has its own)", **FILE)
-    add("--tau", type=float, default=1.05, help="bound on the biases (default 1.05)")
+    add("--tau", type=positive, default=1.05, help="bound on the biases (default 1.05)")
     add("--power", type=int, choices=(1, 2), default=1, help="τ bounds ratios of norms (1) or of squared norms (2)")
     bounded = "τ bounds the mean over pairs (paper), the ratio of root mean squares, or the 95th percentile"
     add("--statistic", choices=("mean", "pooled", "q95"), default="mean", help=bounded)
-    add("--levels", type=int, default=24, help="of the grid (default 24)")
-    add("--sigma-min", type=float, default=1e-3, help="its lowest level (default 0.001)")
-    add("--pairs", type=int, default=128, help="pairs to measure on (default 128)")
-    add("--draws", type=int, default=2, help="noise draws per bias (default 2)")
+    add("--levels", type=count, default=24, help="of the grid (default 24)")
+    add("--sigma-min", type=share, default=1e-3, help="its lowest level (default 0.001)")
+    add("--pairs", type=count, default=128, help="pairs to measure on (default 128)")
+    add("--draws", type=count, default=2, help="noise draws per bias (default 2)")
     add("--raw", action="store_true", help="your denoiser takes data as they are, not normalised")
     both = "also the bound of the paper's Appendix B and the prediction of Appendix C; takes several times as long"
     add("--appendix", action="store_true", help=both)
@@ -181,10 +182,10 @@ def _predict(commands: Any) -> None:
     add("emulator", type=Path, metavar="EMULATOR")
     add("--data", required=True, **FILE)
     add("--out", required=True, help="a .nc, .zarr, .h5 or .npy file, written frame by frame", **FILE)
-    add("--steps", type=int, help="frames to predict (default: as many as the file has)")
-    add("--trajectories", type=int, help="how many (default: all)")
-    add("--members", type=int, default=1)
-    add("--seed", type=int, default=0)
+    add("--steps", type=count, help="frames to predict (default: as many as the file has)")
+    add("--trajectories", type=count, help="how many (default: all)")
+    add("--members", type=count, default=1)
+    add("--seed", type=seed, default=0)
     add("--constrain", metavar="NAME", help="project every estimate onto states that are zero-mean or divergence-free")
     add("--force", action="store_true", help="replace an existing file")
     _network(parser)
@@ -226,9 +227,9 @@ def _schedule(commands: Any) -> None:
     example = "schedule make log-uniform -T 16 --sigma-min 0.01 --over sigma --out levels.json"
     add = _command(verbs, "schedules:make", what, example).add_argument
     add("method", metavar="NAME", help="linear, cosine, sigmoid, log-uniform, another registered, or levels")
-    add("-T", type=int, metavar="LEVELS", help="number of levels (default 20)")
-    add("--sigma-min", type=float, metavar="S", help="of log-uniform: lowest level (default 0.001)")
-    add("--sigma-max", type=float, metavar="S", help="highest level, below 1")
+    add("-T", type=count, metavar="LEVELS", help="number of levels (default 20)")
+    add("--sigma-min", type=share, metavar="S", help="of log-uniform: lowest level (default 0.001)")
+    add("--sigma-max", type=share, metavar="S", help="highest level, below 1")
     over = "of log-uniform: spaced in log(σ/√ᾱ) (default), or in log σ (paper)"
     add("--over", choices=("ratio", "sigma"), help=over)
     add("--sigma", metavar="S,S,…", help="of `levels`: the noise levels, increasing")
@@ -255,12 +256,12 @@ def _front(verbs: Any) -> None:
     add("--data", required=True, help="trajectories to measure on", **FILE)
     levels = parser.add_mutually_exclusive_group()
     grid = "a grid of N levels between the emulator's lowest and highest, beside its own (default: its own levels)"
-    levels.add_argument("--levels", type=int, metavar="N", help=grid)
+    levels.add_argument("--levels", type=count, metavar="N", help=grid)
     levels.add_argument("--schedule", help="choose among the levels of this schedule file", **FILE)
-    add("--calls", type=int, default=6, help="longest ladder (default 6)")
-    add("--pairs", type=int, default=128, help="pairs to measure on (default 128)")
-    add("--draws", type=int, default=2, help="noise draws per pair (default 2)")
-    add("--seed", type=int, default=0, help="of the noise (default 0)")
+    add("--calls", type=count, default=6, help="longest ladder (default 6)")
+    add("--pairs", type=count, default=128, help="pairs to measure on (default 128)")
+    add("--draws", type=count, default=2, help="noise draws per pair (default 2)")
+    add("--seed", type=seed, default=0, help="of the noise (default 0)")
     add("--out", type=Path, metavar="JSON", help="write the front here")
     add("--take", metavar="K", help="write the ladder with K calls, or the `best`, to --ladder")
     add("--ladder", help="schedule file to write", **FILE)

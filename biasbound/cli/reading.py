@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import TYPE_CHECKING, Any
+
+from biasbound.cli.kinds import count, positive
 
 if TYPE_CHECKING:
     from biasbound.data.options import ReadOptions
@@ -20,9 +23,9 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--channels", metavar="A,B", help="names for the channels")
     group.add_argument("--domain", metavar="LOW:HIGH,…", help="ends of each space axis, as in --domain=-1:1")
     group.add_argument("--boundary", metavar="KIND,…", help="periodic, open or wall for each space axis, or for all")
-    group.add_argument("--dt", type=float, help="time step")
+    group.add_argument("--dt", type=positive, help="time step")
     group.add_argument("--mask", metavar="NAME", help="variable or static field that is nonzero at valid points")
-    group.add_argument("--dims", "--axes", type=int, metavar="D", help="number of space axes")
+    group.add_argument("--dims", "--axes", type=count, metavar="D", help="number of space axes")
 
 
 def reading(given: argparse.Namespace) -> ReadOptions:
@@ -38,6 +41,9 @@ def reading(given: argparse.Namespace) -> ReadOptions:
 def _ends(text: str) -> list[float]:
     low, _, high = text.partition(":")
     try:
-        return [float(low), float(high)]
+        ends = [float(low), float(high)]
+        if not (math.isfinite(ends[0]) and math.isfinite(ends[1]) and ends[0] < ends[1]):
+            raise ValueError(text)
+        return ends
     except ValueError:
         raise ValueError(f"--domain takes LOW:HIGH for each space axis, as in 0:1,-1:1; got {text!r}") from None

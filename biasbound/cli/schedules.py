@@ -15,6 +15,7 @@ from biasbound.registry import allow, find
 from biasbound.study.stages.material import seeded
 from biasbound.study.stages.search import told_of
 
+LEVELS = 100_000  # of a schedule
 FLOAT32 = 1e-2  # below, σ = √(1 − ᾱ) of ᾱ in float32 is off by one part in ten thousand and more
 
 
@@ -40,6 +41,8 @@ def make(given: argparse.Namespace) -> None:
     told = {name: value for name, value in options.items() if value is not None}
     if (given.method == "levels") != (given.sigma is not None):
         raise ValueError("`schedule make levels` needs --sigma, and no other schedule takes it")
+    if (given.T or 0) > LEVELS:
+        raise ValueError(f"-T {given.T} is more than any chain visits: give at most {LEVELS:,} levels")
     if given.sigma is None:
         schedule = _standard(given.method, 20 if given.T is None else given.T, told)
     elif told or given.T is not None:

@@ -1,12 +1,12 @@
 """What a study will cost, where it stands, and whether a record holds."""
 
 import argparse
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from biasbound._io import cores, read_lines
+from biasbound.cli.kinds import count
 from biasbound.registry import allow
 from biasbound.report.tables import table1
 from biasbound.study.config import Config
@@ -16,7 +16,8 @@ from biasbound.study.graph import study_units
 from biasbound.study.parsing import ConfigParser
 from biasbound.study.plan import human, plan
 from biasbound.study.preview import seconds, splits_of, told
-from biasbound.study.rescore import rescore
+from biasbound.study.rescore import read_record, rescore, workplace
+from biasbound.train.observers import LogLine
 
 
 def dry_run(path: Path, config: Config, units: Sequence[Any], manner: Manner) -> None:
@@ -61,14 +62,14 @@ def status(given: argparse.Namespace) -> None:
     run = open_run(path)
     units = study_units(run.config)
     count: dict[str, int] = {}
-    rows: list[dict[str, Any]]
+    rows: list[LogLine]
     for unit in units:
         state, note = run.state(unit), ""
         count[state] = count.get(state, 0) + 1
         record, log = run.record(unit), run.folder(unit) / "log.jsonl"
         if record is not None:
             note = f"{record['wall_seconds']:.0f} s"
-        elif state == "begun" and log.exists() and (rows := read_lines(log, torn=True)):
+        elif state == "begun" and log.exists() and (rows := read_lines(log, LogLine, torn=True)):
             note = f"at update {rows[-1]['update']}"
         print(f"{unit.name:<44} {state:<7} {note}")
     print(f"{path}: " + ", ".join(f"{n} {state}" for state, n in count.items()))
@@ -81,15 +82,15 @@ def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     parser = ConfigParser(
         prog="biasbound evaluate RECORD", description="Score kept emulators again, on test data made anew."
     )
-    parser.add_argument("--jobs", type=int, default=cores(), help="emulators scored side by side (default: cores)")
+    parser.add_argument("--jobs", type=count, default=cores(), help="emulators scored side by side (default: cores)")
     parser.add_argument("--network", default="", help="package.module:name of emulators with a network of your own")
     given = parser.parse_args(list(argv))
     allow([given.network])
     jobs = Manner(given.jobs).jobs
-    work = Path("runs") / f"rescored-{folder.name}"
-    shutil.rmtree(work, ignore_errors=True)  # data of an earlier call may be of another record
+    record = read_record(folder)  # all of it is read before anything of an earlier call is removed
+    work = workplace(folder)
     print(f"{folder}: a record; its test data are made again in {work}", flush=True)
-    verdict = rescore(folder, work, jobs, tell=lambda name: print(f"scored {name}", flush=True))
+    verdict = rescore(record, work, jobs, tell=lambda name: print(f"scored {name}", flush=True))
     print(table1(verdict.rows).text())
     inside = verdict.compared - len(verdict.outside)
     print(f"{inside} of {verdict.compared} recorded intervals hold the value of now")

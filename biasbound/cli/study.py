@@ -21,6 +21,7 @@ from biasbound.report.tables import demo_table, table1
 from biasbound.study.execute import Manner, collect, make_units
 from biasbound.study.folder import RunDir, Unit, open_run, save_config
 from biasbound.study.graph import study_units
+from biasbound.study.plan import require_possible
 from biasbound.study.view import watching
 
 
@@ -40,13 +41,15 @@ def study(wish: Wish) -> int:
     """Do what one of `STUDY_COMMANDS` asks for; returns the exit code."""
     stage = STUDY_COMMANDS[wish.verb][0]
     units = study_units(wish.config, wish.methods, "evaluate" if stage == "report" else stage)
+    manner = Manner(**wish.manner)  # refused before anything is made
     first = int(os.environ.get("RANK", "0")) == 0  # under torchrun the first process alone speaks and keeps the folder
     if first and wish.warning:
         print(f"warning: {wish.warning}", file=sys.stderr)
+    if wish.verb != "report":
+        require_possible(wish.config)
     if wish.dry:
-        dry_run(wish.run, wish.config, units, Manner(wish.manner["jobs"], wish.manner["threads"]))
+        dry_run(wish.run, wish.config, units, manner)
         return 0
-    manner = Manner(**wish.manner)  # refused before anything is made
     if not first:
         outcome = make_units(RunDir(wish.run, wish.config), units, manner, lambda event: None)
         return 2 if outcome.failed else 0

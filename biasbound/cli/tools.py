@@ -24,6 +24,8 @@ def predict(given: argparse.Namespace) -> None:
     if given.constrain is not None:
         allow([given.constrain])
     emulator, data = loaded(given.emulator, given), opened(given)
+    if (given.trajectories or 1) > len(data):
+        raise ValueError(f"--trajectories is {given.trajectories}, but {given.data} has {len(data)}")
     made = write_rollout(emulator, data, given.out, options, constrain=given.constrain, overwrite=given.force)
     print(f"{made.path}: {' × '.join(map(str, made.shape))} (members, trajectories, frames, channels, grid) written")
     if made.lost:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from biasbound._io import cores
+from biasbound.cli.kinds import count
 from biasbound.study.config import UNET, Config
-from biasbound.study.parsing import ConfigParser, config_parser, made, presets, read_config
+from biasbound.study.parsing import ConfigParser, config_parser, made, presets, read_config, require_config
 
 # verb: (last stage, what it does, next command)
 STUDY_COMMANDS = {
@@ -65,6 +66,8 @@ def wish_of(verb: str, argv: list[str]) -> Wish:
     if base is None and not {"--config", "-h", "--help"} & {a.partition("=")[0] for a in argv}:
         found = "no run folder is given" if folder is None else f"{folder} is not a run folder"
         raise ValueError(f"{found}: name one, or start from --preset ({', '.join(presets())}) or --config FILE")
+    for path in (*_configs(argv), *([base] if base else [])):
+        require_config(path)
     _allow(argv)
     parser = _parser(verb, base)
     shown = "--print_config" in argv
@@ -99,9 +102,13 @@ def _borrowed(argv: Sequence[str], config: Config, preset: str) -> str:
 
 def _typed(argv: Sequence[str]) -> list[str]:
     """All that the user wrote: here, or in a config of their own."""
+    return [*argv, *(path.read_text(encoding="utf-8") for path in _configs(argv))]
+
+
+def _configs(argv: Sequence[str]) -> list[Path]:
+    """The files that --config names."""
     named = [Path(argv[i + 1]) for i, a in enumerate(argv[:-1]) if a == "--config"]
-    named += [Path(a.partition("=")[2]) for a in argv if a.startswith("--config=")]
-    return [*argv, *(path.read_text(encoding="utf-8") for path in named if path.is_file())]
+    return named + [Path(a.partition("=")[2]) for a in argv if a.startswith("--config=")]
 
 
 def _allow(argv: Sequence[str]) -> None:
@@ -155,6 +162,8 @@ def _lists(argv: list[str]) -> list[str]:
     lists = ("--methods", "--seeds", "--evaluate.steps", "--method", "--figure")
     for i, argument in enumerate(told):
         option, sign, value = argument.partition("=")
+        if option in lists and not (value if sign else "".join(told[i + 1 : i + 2])).strip("[] "):
+            raise ValueError(f"{option} is empty: name at least one, or leave it out")
         if option in lists and sign and not value.startswith("["):
             told[i] = f"{option}=[{value}]"
         elif argument in lists and i + 1 < len(told) and not told[i + 1].startswith("["):
@@ -192,8 +201,8 @@ def _parser(verb: str, base: Path | None) -> ConfigParser:
         metavar="LABELS",
         help="only these methods of the study, as in adaptive-v,direct (labels as in --methods)",
     )
-    parser.add_argument("--jobs", type=int, default=cores(), help="trainings side by side (default: cores)")
-    parser.add_argument("--threads", type=int, default=1, help="of each training (default 1)")
+    parser.add_argument("--jobs", type=count, default=cores(), help="trainings side by side (default: cores)")
+    parser.add_argument("--threads", type=count, default=1, help="of each training (default 1)")
     parser.add_argument("--device", default="cpu", help="where networks compute (cpu, cuda, cuda:1)")
     parser.add_argument(
         "--executor", default="local", metavar="NAME", help="what computes the units: local, submitit (SLURM) or dask"

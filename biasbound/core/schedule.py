@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from biasbound._io import write_text
+from biasbound._io import read_json, write_text
 from biasbound.core.noise import log_snr, sigma_from_log_snr
 from biasbound.registry import home
 
@@ -89,12 +89,7 @@ class Schedule:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schedule:
         """Read a file that `save` wrote. For any other file, the error names the file."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ValueError(f"cannot read schedule {path}: {error.strerror}") from error
-        except ValueError as error:
-            raise ValueError(f"schedule {path} is not valid JSON ({error}); write it with Schedule.save") from error
+        content: Any = read_json(Path(path), cure="write it with Schedule.save")
         if not isinstance(content, dict) or content.get("format") != "biasbound.schedule":
             raise ValueError(f'{path} is not a schedule file: expected an object with "format": "biasbound.schedule"')
         if content.get("version") != 1:

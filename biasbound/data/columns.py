@@ -147,7 +147,13 @@ class Hdf5(_Stored):
         for a, b in runs(wanted, self.length):
             s, k = divmod(int(wanted[a]), self.length)
             part = slice(k, k + b - a)
-            data[a:b] = (dataset[part] if self.shared else dataset[s, part]).reshape(b - a, *self.frame)
+            try:
+                found = dataset[part] if self.shared else dataset[s, part]
+            except (OSError, RuntimeError) as error:
+                raise ValueError(
+                    f"{self.path}: found damaged frames in {self.name} ({error}); copy it again"
+                ) from None
+            data[a:b] = found.reshape(b - a, *self.frame)
         return data[place]
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from biasbound._io import backed
 from biasbound.data.columns import Frames, Reader, Store, runs
 from biasbound.data.dimensions import (
     Axes,
@@ -111,6 +113,9 @@ def opened_dataset(
     if own is not None and options.variable is None and {*own.layout.channels} == {*chosen}:
         chosen = list(own.layout.channels)
     axes = axes_of(dataset, chosen, options, name)
+    if os.path.exists(name):
+        for n in chosen:
+            backed(f"{name}, {n}", dataset[n].shape, dataset[n].dtype.itemsize, Path(name))
     sizes = {d: int(dataset.sizes[d]) for d in (*axes.rows, axes.time, *axes.extra, *axes.space)}
     columns, names = _columns(opened, name, dataset, chosen, axes, sizes)
     samples, frames = int(np.prod([sizes[d] for d in axes.rows])), sizes[axes.time]

@@ -42,7 +42,7 @@ def own_facts(attributes: Any, where: str) -> Own | None:
         return None
     try:
         value = json.loads(told)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     made: Own = as_kind(Own, value, f"{where}: the attribute {OWN}")
     return made

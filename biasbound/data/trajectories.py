@@ -78,6 +78,8 @@ class Trajectories:
             for key, value in values.items():
                 if value.shape not in shapes:
                     raise ValueError(f"{name}: found {key} of shape {value.shape}, expected {shapes[0]}")
+        if tuple(axis.shape for axis in found.coordinates) != tuple((n,) for n in grid):
+            raise ValueError(f"{name}: found coordinates of {[*map(len, found.coordinates)]} points, expected {grid}")
         if (mask := found.mask) is not None and not (mask.dtype == bool and mask.shape == grid and mask.any()):
             what = f"of shape {mask.shape} and {mask.dtype}" if mask.any() else "without a valid point"
             raise ValueError(f"{name}: found a mask {what}, expected bool of shape {grid}, True at valid points")

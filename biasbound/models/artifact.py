@@ -98,8 +98,12 @@ def read_model(folder: str | os.PathLike[str], net: Any = None) -> tuple[Model, 
         model.load_state_dict(tensors)
     except _Unknown as error:
         raise ValueError(f"{home} {error}") from error
-    except (KeyError, TypeError, RuntimeError, ValueError) as error:
-        reason = f"no field {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError, ValueError) as error:
+        reason = (
+            f"no field {error}"
+            if isinstance(error, KeyError)
+            else (str(error).splitlines() or [type(error).__name__])[0]
+        )
         what = "is not a whole emulator" if net is None else "cannot be read with the network that was given"
         raise ValueError(f"{home} {what}: {reason}") from error
     return model.eval(), saved.facts

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from biasbound._io import replacing
+from biasbound._io import from_json, open_regular, replacing
 
 __all__ = ["DamagedCheckpoint", "load_newest", "load_tensors", "save_numbered", "save_tensors"]
 
@@ -36,6 +36,8 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, A
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """(tensors, JSON object); a file that is not ours or not whole is refused with one sentence."""
     try:
+        with open_regular(path):
+            pass  # safetensors would wait for a pipe
         with safe_open(path, framework="pt") as file:
             note = (file.metadata() or {}).get("biasbound")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -45,7 +47,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ValueError(f"{path} is not a whole safetensors file ({error}); restore or delete it") from error
     if note is None:
         raise ValueError(f"{path} is a safetensors file, but not one of biasbound's")
-    meta: dict[str, Any] = json.loads(note)
+    meta: dict[str, Any] = from_json(note, dict[str, Any], f"{path}: what is said beside its tensors")
     return tensors, meta
 
 

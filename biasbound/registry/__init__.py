@@ -176,7 +176,7 @@ def imported(name: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
         return getattr(importlib.import_module(module), thing)
-    except (ImportError, AttributeError, SyntaxError, ValueError) as error:
+    except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
         raise ValueError(f"cannot import {name}: {error}") from error
     finally:
         sys.path.pop(0)

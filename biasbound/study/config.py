@@ -6,6 +6,7 @@ from typing import Any, Literal
 from biasbound.core.options import SearchOptions
 from biasbound.flows import FLOWS
 from biasbound.registry import known
+from biasbound.study.checks import SEED, bounded
 from biasbound.train.options import TrainOptions
 
 
@@ -48,7 +49,8 @@ class DataConfig:
             raise ValueError("data.valid and data.test need data.train beside them")
         if (self.valid is None) != (self.test is None):
             raise ValueError("give both data.valid and data.test, or neither")
-        _least(self, "data", 1, "stride_time", "stride_space")
+        bounded(self, "data", "stride_time", "stride_space", least=1)
+        bounded(self, "data", "seed", least=0, most=SEED)
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class TaskConfig:
     """further fields of the task"""
 
     def __post_init__(self) -> None:
-        _least(self, "task", 1, "history")
+        bounded(self, "task", "history", least=1)
 
 
 UNET = ("width", "multipliers", "blocks", "block", "attention", "middle", "embedding", "zero_init")  # its own fields
@@ -136,9 +138,15 @@ class SearchConfig(SearchOptions):
     """final training from θ*(σ_0) instead of from scratch"""
 
     def __post_init__(self) -> None:
+        bounded(
+            self, "search", "tau", "tau_explore", "pairs", "draws", "rounds", "patience", "ahead", "calls", least=1
+        )
+        bounded(self, "search", "levels", least=2, most=10_000)
+        bounded(self, "search", "sigma_min", "sigma_max", "lowest", above=0, below=1)
+        bounded(self, "search", "warm", "share", "band", "top", least=0, most=1)
+        bounded(self, "search", "seed", least=0, most=SEED)
         super().__post_init__()
-        _least(self, "search", 1, "pairs")
-        _least(self, "search", self.rounds, "updates")
+        bounded(self, "search", "updates", least=self.rounds)
 
 
 @dataclass(frozen=True)
@@ -163,8 +171,13 @@ class TrainConfig(TrainOptions):
     """write the training curves for TensorBoard too (pip install 'biasbound[log]')"""
 
     def __post_init__(self) -> None:
+        bounded(self, "train", "evaluations", "pairs", "budget", "updates", "batch", least=1)
+        bounded(self, "train", "log_every", "checkpoint_every", least=1)
+        bounded(self, "train", "lr", "clip", "epochs", above=0)
+        bounded(self, "train", "lr_final", "warmup", "weight_decay", least=0)
+        bounded(self, "train", "ema", least=0, below=1)
+        bounded(self, "train", "explode", above=1)
         super().__post_init__()
-        _least(self, "train", 1, "evaluations", "pairs", "budget")
 
 
 @dataclass(frozen=True)
@@ -187,10 +200,10 @@ class FinetuneConfig:
     """cut the gradient through the proxy"""
 
     def __post_init__(self) -> None:
-        _least(self, "finetune", 1, "updates", "unroll")
-        if not 0 < self.share < 1:
-            raise ValueError(f"finetune.share is a share of the budget, between 0 and 1, got {self.share}")
-        _least(self, "finetune", 0, "proxy_steps")
+        bounded(self, "finetune", "updates", "unroll", least=1)
+        bounded(self, "finetune", "share", above=0, below=1)
+        bounded(self, "finetune", "lr", above=0)
+        bounded(self, "finetune", "lr_final", "proxy_steps", least=0)
 
 
 @dataclass(frozen=True)
@@ -209,7 +222,9 @@ class BaselineConfig:
     """options of other models by their names, as in {edm: {sigma_max: 20.0}, flowrefiner: {refinements: 4}}"""
 
     def __post_init__(self) -> None:
-        _least(self, "baselines", 1, "levels", "refinements")
+        bounded(self, "baselines", "levels", least=1, most=10_000)
+        bounded(self, "baselines", "refinements", least=1)
+        bounded(self, "baselines", "cap", "sigma_min", above=0, below=1)
 
 
 @dataclass(frozen=True)
@@ -230,7 +245,8 @@ class RolloutConfig:
     """transition of every chain of the study; it is part of the models, from the search on"""
 
     def __post_init__(self) -> None:
-        _least(self, "rollout", 1, "trajectories", "steps", "members", "batch")
+        bounded(self, "rollout", "trajectories", "steps", "members", "batch", least=1)
+        bounded(self, "rollout", "seed", least=0, most=SEED)
 
 
 @dataclass(frozen=True)
@@ -254,7 +270,8 @@ class EvaluateConfig:
     scored frame"""
 
     def __post_init__(self) -> None:
-        _least(self, "evaluate", 1, "pairs", "draws")
+        bounded(self, "evaluate", "pairs", "draws", least=1)
+        bounded(self, "evaluate", "curve", "gradients", least=0)
         if min(self.steps, default=0) < 1:
             raise ValueError(f"evaluate.steps counts frames from 1, got {self.steps}")
 
@@ -314,13 +331,9 @@ class Config:
             values = getattr(self, name)
             if not values or any(value in values[:i] for i, value in enumerate(values)):
                 raise ValueError(f"{name} must be a list without repetition, got {list(values)}")
-
-
-def _least(of: Any, section: str, least: int, *names: str) -> None:
-    for name in names:
-        value = getattr(of, name)
-        if value is not None and value < least:
-            raise ValueError(f"{section}.{name} must be at least {least}, got {value}")
+        for seed in self.seeds:
+            if not 0 <= seed <= SEED:
+                raise ValueError(f"seeds must be at least 0 and below 2⁶³, got {seed}")
 
 
 SECTIONS: dict[str, Any] = {f.name: f.default_factory for f in fields(Config) if f.default_factory is not MISSING}

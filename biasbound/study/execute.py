@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from biasbound._io import remove
+from biasbound._io import remove, shown
 from biasbound.metrics.rows import read_rows, write_rows
 from biasbound.registry import additions, find, restore
 from biasbound.study.engines import ENGINES, TRIES, Engine, Terms, spread
@@ -48,7 +48,7 @@ class Manner:
             if getattr(self, name) < 1:
                 raise ValueError(f"--{name} must be at least 1, not {getattr(self, name)}")
         if not _usable(self.device):
-            raise ValueError(f"the device {self.device!r} is not here: use cpu")
+            raise ValueError(f"--device {self.device!r} is not here: use cpu")
         find(ENGINES, self.executor)
 
 
@@ -56,6 +56,8 @@ def _usable(device: str) -> bool:
     """Whether torch computes there; a GPU is only counted, because taking hold of it is for the workers."""
     try:
         place = torch.device(device)
+        if place.type in ("cpu", "meta"):
+            return device == "cpu"  # torch takes cpu:5 for it
         if place.type == "cuda":
             return (place.index or 0) < torch.cuda.device_count()
         torch.zeros(1, device=place).item()
@@ -201,7 +203,7 @@ def _in_turn(run: RunDir, units: Sequence[Unit], manner: Manner, tell: Tell, out
 
 
 def _sentence(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return shown(" ".join(str(error).split()))
 
 
 def _fail(unit: Unit, why: str, tell: Tell, outcome: Outcome) -> None:

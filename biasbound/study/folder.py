@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from biasbound import __version__
-from biasbound._io import cores, read_json, remove, write_json, write_text
+from biasbound._io import checked_name, cores, make_folder, no_links, read_json, remove, write_json, write_text
 from biasbound.study.config import Config
 from biasbound.study.hold import held
 from biasbound.study.jobs import digest, identity
@@ -40,6 +40,24 @@ State = Literal["done", "stale", "begun", "to do"]
 
 
 @dataclass(frozen=True)
+class Begun:
+    """begun.json: the key of what was begun."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class Done(Begun):
+    """stage.json: the key of what was made, and what it cost; its other fields are for people and reports."""
+
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    updates: int = 0
+    ledger: int = 0
+    nfe: int = 0
+
+
+@dataclass(frozen=True)
 class Unit:
     """One thing to make: a stage for a method and a seed. `inputs` are the units that it reads."""
 
@@ -48,6 +66,10 @@ class Unit:
     label: str = ""  # of the method; data and report have none
     seed: int = 0
     inputs: tuple["Unit", ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.label:  # a config may come from anyone, and the label becomes a folder
+            checked_name(self.label, "method")
 
     @property
     def name(self) -> str:
@@ -78,21 +100,22 @@ class RunDir:
     def record(self, unit: Unit, name: str = "stage.json") -> dict[str, Any] | None:
         """What stage.json says of a finished unit, or begun.json of one that was begun."""
         path, cure = self.folder(unit) / name, f"remove the folder {self.folder(unit)} to make it again"
-        return read_json(path, dict[str, Any], cure) if path.exists() else None
+        kind: Any = Begun if name == "begun.json" else Done
+        return vars(read_json(path, kind, cure)) if path.exists() else None
 
     def state(self, unit: Unit) -> State:
         done = self.record(unit)
         told = self.record(unit, "begun.json") if done is None else done
         if told is None:
             return "to do"
-        return "stale" if told.get("key") != unit.key else "begun" if done is None else "done"
+        return "stale" if told["key"] != unit.key else "begun" if done is None else "done"
 
     def begin(self, unit: Unit) -> Path:
         """The unit's folder, marked with its key; what a killed process left in it is kept for going on."""
         folder = self.folder(unit)
         if self.state(unit) == "stale":
             raise ValueError(f"{folder} was made with other settings; give --redo to make it again")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         if not (folder / "begun.json").exists():
             write_json(folder / "begun.json", {"key": unit.key}, None)
         return folder
@@ -119,7 +142,8 @@ class RunDir:
                 remove(self.folder(unit))
 
     def writing(self) -> AbstractContextManager[None]:
-        """Hold the folder against a second writer, on any machine that sees it."""
+        """Hold the folder against a second writer, on any machine that sees it; one that would lead elsewhere is refused."""
+        no_links(self.path, ".jobs")  # of which submitit makes its own
         return held(self.path / ".writing")
 
 
@@ -142,7 +166,7 @@ def open_run(path: Path, config: Config | None = None) -> RunDir:
         raise ValueError(f"{path} is not a run folder (it has no run.json); `biasbound run` makes one")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path} exists and is not a run folder; name another one")
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     run = RunDir(path, config)
     save_config(run)
     return run

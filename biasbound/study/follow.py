@@ -25,6 +25,14 @@ class Event:
 Tell = Callable[[Event], None]
 
 
+@dataclass(frozen=True)
+class Times:
+    """spent.json: seconds of earlier attempts."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+
 class Spent:
     """Wall and CPU seconds of a unit over all attempts at it; killed ones count up to their last note."""
 
@@ -32,10 +40,8 @@ class Spent:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "spent.json"
-        before: dict[str, float] = {"wall": 0.0, "cpu": 0.0}
-        if self.path.exists():
-            before |= read_json(self.path, dict[str, float], f"remove {self.path}")
-        self.start = time.perf_counter() - before["wall"], _cpu() - before["cpu"]
+        before = read_json(self.path, Times, f"remove {self.path}") if self.path.exists() else Times()
+        self.start = time.perf_counter() - before.wall, _cpu() - before.cpu
         self.last = time.perf_counter()
 
     def now(self) -> dict[str, float]:

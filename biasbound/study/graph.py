@@ -11,6 +11,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from biasbound._io import listed
 from biasbound.core.denoise import PREDICTIONS
 from biasbound.metrics import METRICS
 from biasbound.models.method import Method, method
@@ -148,7 +149,7 @@ def _mark(path: str) -> list[Any]:
     if not place.exists():
         raise ValueError(f"there is no data file {path}")
     if place.is_dir():  # its own size and time do not change with what the files in it hold
-        inside = sorted(p for p in place.rglob("*") if p.is_file())
+        inside = listed(place)
         return [str(place), [[p.relative_to(place).as_posix(), *_version(p)] for p in inside]]
     return [str(place), *_version(place)]
 

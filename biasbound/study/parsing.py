@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import jsonargparse
 import yaml
 
-from biasbound._io import plain
+from biasbound._io import check_yaml, plain, read_bounded
 from biasbound.study.config import SECTIONS, UNET, Config
 
 # Field docstrings are the help of the command line.
@@ -19,6 +19,7 @@ jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
 def _loaded(text: str) -> Any:
     """YAML; a text in place of the section `network` is its name, and unsets what a preset says of the U-Net."""
+    check_yaml(text)
     found = jsonargparse.get_loader("yaml")(text)
     if isinstance(found, dict) and isinstance(name := found.get("network"), str):
         found["network"] = {"name": name, **(dict.fromkeys(UNET) if name != "unet" else {})}
@@ -32,6 +33,8 @@ UNKNOWN = (  # how jsonargparse says that a name is unknown; what it is; what st
     (r"unrecognized arguments: -+([^\s=]+)", "option", "--"),
     (r"Option '(\S+)' is not accepted", "field", ""),
 )
+WORDS = {"float": "a number", "int": "a whole number", "NoneType": "null", "str": "a text", "bool": "true or false"}
+YAML = 1 << 20  # bytes of a config
 PRESETS = Path(__file__).parent / "presets"
 
 
@@ -52,6 +55,9 @@ class ConfigParser(jsonargparse.ArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         text = " ".join(message.split()).replace("<class '", "").replace("'>", "").rstrip(".")
         sentence = re.sub(r"Parser key \"([\w.]+)\": ", r"\1: ", text)
+        if union := re.search(r"^(\S+): Does not validate .*?Subtypes: \[(.*?)\] .*Given value: (.*)$", sentence):
+            wanted = " or ".join(WORDS.get(kind.strip(), kind.strip()) for kind in union[2].split(","))
+            sentence = f"{union[1]} must be {wanted}, got {union[3][:100]}"
         for pattern, kind, mark in UNKNOWN:
             if found := re.search(pattern, sentence):
                 name = ".".join(found.groups())
@@ -96,9 +102,20 @@ def made(parser: ConfigParser, given: Any) -> Config:
     return Config(**{f.name: getattr(built, f.name) for f in fields(Config)})
 
 
+def require_config(path: Path) -> None:
+    """Refuse what cannot be a config before anyone parses it."""
+    if not path.exists():
+        raise ValueError(f"there is no config file {path}")
+    try:
+        check_yaml(read_bounded(path, YAML).decode())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text in UTF-8 ({error.reason}); write it as YAML") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} cannot be used as YAML: {' '.join(str(error).split())}") from None
+
+
 def read_config(path: Path, changes: Sequence[str] = ()) -> Config:
     """The config of a YAML file, with changes as on the command line."""
-    if not path.is_file():
-        raise ValueError(f"there is no config file {path}")
+    require_config(path)
     parser = config_parser(str(path), "", "", path)
     return made(parser, parser.parse_args(list(changes)))

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from biasbound.data.layout import Layout
+from biasbound.data.layout import Layout, Split
 from biasbound.models.method import Method
 from biasbound.models.model import MODELS, Model
 from biasbound.nets import NetSpec
@@ -31,12 +31,29 @@ class Plan:
     bytes: int  # weights, gradients, optimiser, average, and what one batch keeps for its gradient
 
 
-def layout_of(config: Config) -> Layout:
-    """Shape of the training data as the emulators see them; generated data need not be there."""
+def require_possible(config: Config) -> None:
+    """Refuse, before any work, what the shapes of the data rule out: network, task, rollouts that are too long."""
+    layout, wanted = layout_of(config), config.rollout
+    task = task_of(config.task, layout)
+    network_for(config.network, layout, task, config.data.conditions)
+    if layout.frames <= task.window():
+        raise ValueError(
+            f"task: it needs {task.window() + 1} frames, but trajectories of {layout.name} have {layout.frames}"
+        )
+    test = layout_of(config, "test")
+    if (wanted.trajectories or 1) > test.trajectories:
+        raise ValueError(f"rollout.trajectories is {wanted.trajectories}, but the test split has {test.trajectories}")
+    if task.advances and (wanted.steps or 1) > test.frames - task.past:
+        left = test.frames - task.past
+        raise ValueError(f"rollout.steps is {wanted.steps}, but {left} frames of the test split follow those given")
+
+
+def layout_of(config: Config, split: Split = "train") -> Layout:
+    """Shape of a split as the emulators see it; generated data need not be there."""
     data = config.data
     if data.train is not None:
-        return found(data, "train").open().layout
-    made = source_of(data, "train").layout
+        return found(data, split).open().layout
+    made = source_of(data, split).layout
     grid = tuple(len(range(0, n, data.stride_space)) for n in made.grid)
     frames = len(range(0, made.frames, data.stride_time))
     return replace(made, frames=frames, grid=grid, dt=made.dt * data.stride_time)

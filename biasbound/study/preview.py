@@ -13,7 +13,7 @@ from biasbound.data.trajectories import Trajectories
 from biasbound.models.method import Method
 from biasbound.study.config import Config, DataConfig
 from biasbound.study.plan import Plan, layout_of
-from biasbound.study.stages.data import SPLITS, found, usable
+from biasbound.study.stages.data import SPLITS, found, require_spread, usable
 from biasbound.study.stages.material import Material, seeded, task_of
 from biasbound.study.stages.search import fit_options
 from biasbound.train.trainer import Trainer
@@ -25,7 +25,9 @@ ENOUGH = 0.5  # seconds
 
 def splits_of(config: DataConfig) -> dict[str, Trajectories]:
     """The three splits of one's own files, each read once from end to end: NaN is refused by its place."""
-    return {split: usable(found(config, split).open()) for split in SPLITS}
+    splits: dict[str, Trajectories] = {split: usable(found(config, split).open()) for split in SPLITS}
+    require_spread(splits["train"])
+    return splits
 
 
 def told(splits: Mapping[str, Trajectories]) -> list[str]:

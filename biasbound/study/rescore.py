@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from biasbound._io import workers, write_json
+from biasbound._io import checked_name, make_folder, remove, workers, write_json
 from biasbound.data.layout import Split
 from biasbound.metrics import METRICS
 from biasbound.metrics.rows import Row, read_rows, select, write_rows
@@ -29,6 +29,8 @@ from biasbound.study.stages.material import Material, open_split
 from biasbound.study.stages.place import Place
 from biasbound.study.stages.rollout import make_rollout
 
+MARK = "rescored.json"  # in a folder that we made, and may remove
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -39,27 +41,56 @@ class Verdict:
     outside: tuple[Row, ...]
 
 
-def rescore(folder: Path, work: Path, jobs: int = 1, tell: Callable[[str], None] = lambda name: None) -> Verdict:
-    """Make the test data, roll out and score every emulator of a kept folder, `jobs` side by side; rows go to work/results.jsonl."""
+@dataclass(frozen=True)
+class Record:
+    """A kept folder, read and checked as a whole before anything is made or removed."""
+
+    config: Config
+    rows: tuple[Row, ...]
+    units: tuple[tuple[str, int], ...]  # labels and seeds
+    emulators: tuple[Path, ...]  # one per unit
+
+
+def read_record(folder: Path) -> Record:
+    """The record of a folder; its rows name the folders of its emulators, and may be anyone's."""
     config = read_config(folder / "config.yaml")
     config = replace(config, evaluate=replace(config.evaluate, gradients=0))
-    recorded = read_rows(folder / "results.jsonl")
-    todo = list(dict.fromkeys((row.method, row.seed) for row in recorded))
+    rows = read_rows(folder / "results.jsonl")
+    for row in rows:
+        checked_name(row.method, f"{folder / 'results.jsonl'}, method")
+    todo = list(dict.fromkeys((row.method, row.seed) for row in rows))
     kinds = methods_of(config.methods)
     emulators = [
         _emulator(folder, kinds[label].emulated.label if label in kinds else label, seed)
         for label, seed in todo
         if label not in GUESSES
     ]
-    data = work / "01-data"
-    data.mkdir(parents=True, exist_ok=True)
+    return Record(config, tuple(rows), tuple(todo), tuple(_with_units(todo, emulators)))
+
+
+def workplace(record: Path) -> Path:
+    """Where the data and scores of a record are made: emptied if an earlier call made it, else it must be new."""
+    name = checked_name(record.resolve().name, "the record")
+    work = Path("runs") / f"rescored-{name}"
+    if work.is_symlink() or (work.exists() and not (work / MARK).is_file()):
+        raise ValueError(f"{work} is in the way, and no earlier call made it; move it elsewhere")
+    remove(work)  # its data may be of another record
+    make_folder(work)
+    write_json(work / MARK, {"record": str(record)})
+    return work
+
+
+def rescore(record: Record, work: Path, jobs: int = 1, tell: Callable[[str], None] = lambda name: None) -> Verdict:
+    """Make the test data, roll out and score every emulator of a record, `jobs` side by side; rows go to work/results.jsonl."""
+    config, recorded, todo = record.config, record.rows, record.units
+    data = make_folder(work / "01-data")
     wanted: tuple[Split, ...] = ("test",) if config.data.train is None else ("train", "test")  # a climate is of train
     write_json(data / "splits.json", {split: entry_of(config.data, split, Place(data, jobs=jobs)) for split in wanted})
     found: list[Row] = []
     with workers(jobs, restore, additions()) as pool:
         scored = [
             pool.submit(_scored, config, *unit, work, emulator, select(recorded, method=unit[0], seed=unit[1]))
-            for unit, emulator in zip(todo, _with_units(todo, emulators), strict=True)
+            for unit, emulator in zip(todo, record.emulators, strict=True)
         ]
         for (label, seed), rows in zip(todo, scored, strict=True):
             found += rows.result()
@@ -93,7 +124,7 @@ def _scored(config: Config, label: str, seed: int, work: Path, emulator: Path, r
     material.normalisation, material.mask = kept.normalisation, kept.mask  # without the training data
     rollout, scores = (work / s / label / f"seed-{seed}" for s in ("05-rollout", "06-evaluate"))
     for made in (rollout, scores):
-        made.mkdir(parents=True, exist_ok=True)
+        make_folder(made)
     cost = {name: getattr(recorded[0], name) for name in ("nfe", "updates", "seconds", "ledger")}
     place = Place(rollout, label, seed, {"train": emulator.parent, "rollout": rollout}, shared=material, cost=cost)
     scored = (config.data.dataset, config.evaluate, known(METRICS))

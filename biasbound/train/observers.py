@@ -6,10 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict
+from typing_extensions import TypedDict
+
 from biasbound._io import read_lines, write_lines
 from biasbound.train.trainer import Report
 
-__all__ = ["JsonlLog", "TensorBoard"]
+__all__ = ["JsonlLog", "LogLine", "TensorBoard"]
+
+
+class LogLine(TypedDict):
+    """A row of log.jsonl: the update that it was written after, and what was measured then."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+    update: int
 
 
 class JsonlLog:
@@ -19,7 +29,7 @@ class JsonlLog:
         self.path = path
 
     def start(self, update: int, total: int) -> None:
-        rows: list[dict[str, Any]] = read_lines(self.path, torn=True) if self.path.exists() else []
+        rows: list[LogLine] = read_lines(self.path, LogLine, torn=True) if self.path.exists() else []
         write_lines(self.path, [row for row in rows if row["update"] <= update])
 
     def report(self, report: Report) -> None:

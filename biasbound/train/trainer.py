@@ -16,7 +16,7 @@ from jaxtyping import Int64
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from biasbound._io import lock
+from biasbound._io import damaged, lock
 from biasbound.core.streams import Streams, mixed
 from biasbound.data.batches import Ahead, Loader, Order
 from biasbound.models.model import low_precision
@@ -115,7 +115,8 @@ class Trainer:
         self.progress, self.best = Progress(), Best()
         self.choosing = options.keep == "best"  # whether evaluations compete
         if folder is not None and (found := newest(folder)) is not None:
-            self._restore(*found)
+            with damaged(f"the checkpoint in {folder}", "remove that folder to begin again"):
+                self._restore(*found)
         if isinstance(data, Loader) and data.ahead:
             self.data = Ahead(data, self._asked())
         if self.rank.world > 1 and self.shards is None:

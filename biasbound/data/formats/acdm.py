@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import json
 import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from biasbound._io import read_json, replacing
+from biasbound._io import backed, read_json, replacing
 from biasbound.data.columns import Frames
+from biasbound.data.extras import reading
 from biasbound.data.formats.files import Format
+from biasbound.data.formats.numpy import header_of
 from biasbound.data.layout import Boundary, Layout
 from biasbound.data.trajectories import Trajectories
 
@@ -44,16 +45,21 @@ def _simulations(folder: Path) -> list[Path]:
 
 def _array(path: Path, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """The one array of an .npz file."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            array = np.asarray(file["arr_0"])
-    except (zipfile.BadZipFile, EOFError, KeyError) as error:
-        raise ValueError(f"{path}: found a damaged .npz file ({error})") from None
-    except FileNotFoundError:
-        raise ValueError(f"{path} is missing from its simulation") from None
+    if not path.is_file():
+        raise ValueError(f"{path} is missing from its simulation")
+    with reading(path, "an .npz file"), np.load(path, allow_pickle=False) as file:
+        array = _unpacked(file, path)
     if shape is not None and array.shape != shape:
         raise ValueError(f"{path}: found shape {array.shape}, expected {shape}")
     return array
+
+
+def _unpacked(file: Any, path: Path) -> np.ndarray:
+    """arr_0, after a look at what its header declares: a few bytes may unpack to gigabytes."""
+    with file.zip.open("arr_0.npy") as member:
+        shape, _, dtype = header_of(member, path)
+    backed(str(path), shape, dtype.itemsize, path)
+    return np.asarray(file["arr_0"])
 
 
 class _Files:

@@ -6,13 +6,16 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import h5py
 
+from biasbound._io import open_regular
 from biasbound.data.edges import recognise_mask
 from biasbound.data.formats import FORMATS
+from biasbound.data.formats.guard import looked_at
 from biasbound.data.join import concatenate
 from biasbound.data.options import ReadOptions, applied
 from biasbound.data.trajectories import Trajectories
@@ -20,6 +23,7 @@ from biasbound.registry import find, known
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 Paths = str | Path | Sequence[str | Path]
+MANY = 10_000  # files of a folder that are joined
 SPLIT = re.compile(r"(?<![a-z])(train|valid|val|test)(?![a-z])")
 
 
@@ -48,14 +52,14 @@ def begins(path: Path, magic: bytes) -> bool:
     """Whether this is a file whose first bytes are these."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(len(magic)) == magic
 
 
 def opened(path: Path) -> h5py.File:
-    """An HDF5 file; a damaged one is refused in one sentence."""
+    """An HDF5 file, looked at in a child process first; a damaged one is refused in one sentence."""
     try:
-        return h5py.File(path, "r")
+        return h5py.File(looked_at(path), "r")
     except OSError as error:
         found = re.search(r"truncated file: eof = (\d+).*stored_eof = (\d+)", str(error))
         what = f"truncated ({found[1]} of {found[2]} bytes)" if found else f"unreadable ({error})"
@@ -72,7 +76,15 @@ def holds(path: Path, test: Callable[[h5py.File], bool]) -> bool:
 
 def hdf5_files(folder: Path) -> list[Path]:
     """The HDF5 files of a folder, by their endings."""
-    return sorted(p for p in folder.iterdir() if p.suffix in (".h5", ".hdf5"))
+    return [p for p in _entries(folder) if p.suffix in (".h5", ".hdf5")]
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What a folder holds, by name; one with too much is hardly one of data."""
+    found = list(islice(folder.iterdir(), MANY + 1))
+    if len(found) > MANY:
+        raise ValueError(f"{folder}: found more than {MANY:,} files; name the folder that holds the data alone")
+    return sorted(found)
 
 
 def split_of(path: Path) -> str | None:
@@ -100,11 +112,11 @@ def detect(path: Path) -> str:
 def _contents(path: Path) -> str:
     """What stands at a path that no format recognises."""
     if path.is_dir():
-        return f"a folder with {sorted(p.name for p in path.iterdir())[:5]}"
+        return f"a folder with {[p.name for p in _entries(path)][:5]}"
     if begins(path, HDF5):
         with opened(path) as file:
             return f"HDF5 with {sorted(file)[:8]}"
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         head = stream.read(8)
     return f"a file that begins with {head!r}" if head else "an empty file"
 
@@ -128,10 +140,15 @@ def load(path: Paths, options: ReadOptions | None = None, *, format: str | None 
     if len(files) > 1:
         found = concatenate([load(file, options, format=format, **more) for file in files], name)
         return replace(found, layout=replace(found.layout, name=Path(name).stem.strip("*?_-. ") or found.layout.name))
+    if not (files[0].is_file() or files[0].is_dir()) and files[0].exists():
+        raise ValueError(f"{files[0]}: found a pipe or a device, expected a file or a folder")
     try:
         return _load(files[0], format, (options.given() if options else {}) | more)
-    except (LookupError, TypeError, AttributeError, RuntimeError, OverflowError) as error:
-        raise ValueError(f"{files[0]}: found damaged contents ({error}); copy it again") from None
+    except (ValueError, OSError, ImportError):
+        raise
+    except Exception as error:  # noqa: BLE001 - each reader has its own kinds, memory and depth among them
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(f"{files[0]}: found damaged contents ({said}); copy it again") from None
 
 
 def _load(path: Path, format: str | None, told: dict[str, Any]) -> Trajectories:
@@ -170,7 +187,7 @@ def _files(given: Paths) -> tuple[str, list[Path]]:
             raise ValueError(f"{path}: no file matches this pattern")
         return str(path), files
     if path.is_dir() and not any(_named(name).matches(path) for name in known(FORMATS)):
-        files = sorted(p for p in path.iterdir() if p.suffix != ".json" and not p.name.startswith("."))
+        files = [p for p in _entries(path) if p.suffix != ".json" and not p.name.startswith(".")]
         kinds = {next((n for n in known(FORMATS) if _named(n).matches(p)), None) for p in files}
         if len(kinds) == 1 and None not in kinds and len({split_of(p) for p in files}) == 1:
             return str(path), files

@@ -16,7 +16,7 @@ from jaxtyping import Float64
 
 from biasbound._io import replacing
 from biasbound.data.columns import hdf5_column
-from biasbound.data.formats.files import Format, holds
+from biasbound.data.formats.files import Format, holds, opened
 from biasbound.data.layout import Layout
 from biasbound.data.trajectories import PERIODIC, Trajectories
 
@@ -31,7 +31,7 @@ def _fields(file: h5py.File) -> list[h5py.Dataset]:
 
 def read(path: Path, dt: float | None = None) -> Trajectories:
     """Open lazily; any further dataset with one number per trajectory becomes a parameter."""
-    with h5py.File(path, "r") as file:
+    with opened(path) as file:
         fields = _fields(file)
         if len(fields) != 1:
             raise ValueError(f"{path}: found the fields {[f.name[1:] for f in fields]}, expected {EXPECTED}")

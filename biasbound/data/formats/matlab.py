@@ -15,11 +15,12 @@ import h5py
 import numpy as np
 from jaxtyping import Float, Float64
 
+from biasbound._io import open_regular
 from biasbound.data.axes import Arrangement, arrange
 from biasbound.data.columns import Array
 from biasbound.data.edges import settle
 from biasbound.data.extras import extra, reading
-from biasbound.data.formats.files import HDF5, Format, begins
+from biasbound.data.formats.files import HDF5, Format, begins, opened
 from biasbound.data.layout import Boundary, Labels, Layout
 from biasbound.data.options import ReadOptions, as_mask
 from biasbound.data.trajectories import Trajectories
@@ -42,7 +43,7 @@ class _File:
     @classmethod
     def look(cls, path: Path) -> _File:
         if begins(path, V73):
-            with reading(path, KIND), h5py.File(path, "r") as file:
+            with reading(path, KIND), opened(path) as file:
                 parts = {n: d for n, d in file.items() if isinstance(d, h5py.Dataset) and _numeric(d)}
                 return cls(path, {n: _squeezed(d.shape[::-1]) for n, d in parts.items()})
         io = extra("scipy.io", path)
@@ -52,7 +53,7 @@ class _File:
 
     def values(self, *names: str) -> dict[str, np.ndarray]:
         if begins(self.path, V73):  # where MATLAB counts axes from the other end
-            with reading(self.path, KIND), h5py.File(self.path, "r") as file:
+            with reading(self.path, KIND), opened(self.path) as file:
                 return {n: _complex(file[n][()]).T.reshape(self.shapes[n]) for n in names}
         io = extra("scipy.io", self.path)
         with reading(self.path, KIND):
@@ -81,7 +82,7 @@ def _complex(values: np.ndarray) -> np.ndarray:
 def matches(path: Path) -> bool:
     if not path.is_file():
         return False
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         head = file.read(BLOCK + len(HDF5))
     return head.startswith(V5) or (head.startswith(V73) and (len(head) < BLOCK or head.endswith(HDF5)))
 

@@ -53,7 +53,7 @@ def read(path: Path, options: ReadOptions | None = None) -> Trajectories:
 def _quick(path: Path, column: Labelled) -> Reader:
     """Frames of plain floats in our order are read without xarray, which takes 2 ms for each stretch of them."""
     rows, order = column.axes.rows, (*column.axes.rows, column.axes.time, *column.axes.extra, *column.axes.space)
-    with h5py.File(path, "r") as file:
+    with opened(path) as file:
         data = file.get(column.name)
         if column.dims != order or not isinstance(data, h5py.Dataset) or data.dtype.kind != "f":
             return column

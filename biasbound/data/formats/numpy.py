@@ -7,14 +7,15 @@ and so on. `write` leaves such a file. Without it, the time step must be given.
 from __future__ import annotations
 
 import json
+import math
 import tokenize
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from biasbound._io import as_kind, read_json, replacing
+from biasbound._io import as_kind, open_regular, read_json, replacing
 from biasbound.data.columns import Raw
 from biasbound.data.formats.files import Format, begins
 from biasbound.data.layout import Labels, Layout
@@ -25,19 +26,27 @@ from biasbound.data.trajectories import PERIODIC, Trajectories
 FACTS = ("parameters", "series", "static")
 
 
+def header_of(file: IO[bytes], where: object) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether in Fortran order, and dtype of an array that begins here."""
+    try:
+        first = np.lib.format.read_magic(file) == (1, 0)
+        header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = header(file)
+        if min(shape, default=0) < 0 or dtype.hasobject:
+            raise ValueError(f"shape {shape} of {dtype}")
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError) as error:
+        raise ValueError(f"{where}: found a damaged .npy header ({error})") from None
+    return shape, fortran, dtype
+
+
 def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     """Shape, dtype and offset of the first value."""
-    with path.open("rb") as file:
-        try:
-            first = np.lib.format.read_magic(file) == (1, 0)
-            header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = header(file)
-        except (ValueError, SyntaxError, tokenize.TokenError) as error:
-            raise ValueError(f"{path}: found a damaged .npy header ({error})") from None
+    with open_regular(path) as file:
+        shape, fortran, dtype = header_of(file, path)
         offset = file.tell()
     if dtype.kind != "f" or fortran:
         raise ValueError(f"{path}: found {dtype} in {'Fortran' if fortran else 'C'} order, expected floats in C order")
-    missing = offset + int(np.prod(shape)) * dtype.itemsize - path.stat().st_size
+    missing = offset + math.prod(shape) * dtype.itemsize - path.stat().st_size
     if missing > 0:
         raise ValueError(f"{path}: found a truncated array, {missing} bytes short; copy it again")
     return shape, dtype, offset

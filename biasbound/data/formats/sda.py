@@ -16,7 +16,7 @@ import numpy as np
 
 from biasbound._io import replacing
 from biasbound.data.columns import hdf5_column
-from biasbound.data.formats.files import Format, holds
+from biasbound.data.formats.files import Format, holds, opened
 from biasbound.data.layout import Layout
 from biasbound.data.trajectories import PERIODIC, Trajectories
 
@@ -33,7 +33,7 @@ def _is_sda(file: h5py.File) -> bool:
 
 def read(path: Path, dt: float | None = None) -> Trajectories:
     """Open lazily."""
-    with h5py.File(path, "r") as file:
+    with opened(path) as file:
         x = file["x"]
         flow, channels, axis = KINDS.get(x.ndim, ("", (), (0.0, 0.0)))
         if x.dtype.kind != "f" or not channels or x.shape[2] != len(channels):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -14,9 +13,9 @@ import h5py
 import numpy as np
 from jaxtyping import Float64
 
-from biasbound._io import as_kind
+from biasbound._io import from_json
 from biasbound.data.columns import Reader, Store, hdf5_column
-from biasbound.data.formats.files import hdf5_files, holds, split_of
+from biasbound.data.formats.files import hdf5_files, holds, opened, split_of
 from biasbound.data.join import concatenate
 from biasbound.data.layout import Boundary, Labels, Layout
 from biasbound.data.statistics import Statistics
@@ -39,9 +38,9 @@ def _is_well(file: h5py.File) -> bool:
 def stored_fingerprint(path: Path) -> str | None:
     """The fingerprint of the configuration that made a native file; None for any other file."""
     try:
-        with h5py.File(path, "r") as file:
+        with opened(path) as file:
             return str(file["biasbound"].attrs["fingerprint"])
-    except (OSError, KeyError):
+    except (OSError, KeyError, ValueError):
         return None
 
 
@@ -49,7 +48,7 @@ def read(path: Path, dt: float | None = None) -> Trajectories:
     """Open a file, or the joined files of a folder; channels are in our stored order, else in The Well's."""
     if path.is_dir():
         return concatenate([read(file, dt) for file in hdf5_files(path)], str(path))
-    with h5py.File(path, "r") as file:
+    with opened(path) as file:
         try:
             return _read(file, path, dt)
         except KeyError as error:
@@ -78,21 +77,57 @@ def _read(file: h5py.File, path: Path, dt: float | None) -> Trajectories:
     else:
         if int(own.attrs["version"]) > VERSION:
             raise ValueError(f"{path} was written by a newer biasbound; update this one to read it")
-        layout = as_kind(Layout, json.loads(own["layout"][()]), f"{path}: biasbound/layout")
+        layout = _told(own, "layout", Layout, path)
+        _require_same(layout, (samples, frames, *grid), columns, time, path)
         layout = layout if dt is None else replace(layout, dt=dt)
         facts = {
-            "provenance": json.loads(own["provenance"][()]),
+            "provenance": _told(own, "provenance", dict[str, Any], path),
             "coordinates": tuple(own["coordinates"][axis][:] for axis in axes),
-            "known": Statistics(**{n: d[:] for n, d in own["statistics"].items()}) if "statistics" in own else None,
+            "known": _statistics(own, layout),
             "mask": own["mask"][:].astype(bool) if "mask" in own else None,
-            "notes": tuple(json.loads(own["notes"][()])) if "notes" in own else (),
-            "labels": as_kind(Labels, json.loads(own["labels"][()]), f"{path}: biasbound/labels")
-            if "labels" in own
-            else Labels(),
+            "notes": _told(own, "notes", tuple[str, ...], path) if "notes" in own else (),
+            "labels": _told(own, "labels", Labels, path) if "labels" in own else Labels(),
         }
     places = [[layout.channels.index(name) for name in names] for names in columns]
     facts |= {"parameters": parameters, "series": series, "static": static}
     return Trajectories.open(layout, Store([*columns.values()], places, grid), name=str(path), **facts)
+
+
+def _told(own: h5py.Group, name: str, kind: Any, path: Path) -> Any:
+    """A JSON text of our own group, checked."""
+    return from_json(bytes(own[name][()]), kind, f"{path}: biasbound/{name}")
+
+
+def _require_same(
+    layout: Layout, found: tuple[int, ...], columns: Iterable[tuple[str, ...]], time: np.ndarray, path: Path
+) -> None:
+    """Refuse a layout that is not that of the arrays beside it: frames would be cut in the wrong places."""
+    told = (layout.trajectories, layout.frames, *layout.grid)
+    if told != found:
+        raise ValueError(
+            f"{path}: biasbound/layout says {told} (trajectories, frames, grid), but its arrays have {found}"
+        )
+    names = sorted(itertools.chain(*columns))
+    if sorted(layout.channels) != names:
+        raise ValueError(f"{path}: biasbound/layout says the channels {layout.channels}, but its fields are {names}")
+    steps = np.diff(time.reshape(-1, time.shape[-1])[0])
+    if len(steps) and not np.allclose(steps, layout.dt, rtol=1e-3, atol=1e-6 * float(np.abs(time).max())):
+        raise ValueError(
+            f"{path}: biasbound/layout says a time step of {layout.dt}, but its times are {steps[0]:.6g} apart"
+        )
+
+
+def _statistics(own: h5py.Group, layout: Layout) -> Statistics | None:
+    """What the file says of mean and spread; None, so that they are computed, where that cannot be."""
+    if "statistics" not in own:
+        return None
+    names = ("mean", "std", "increment_mean", "increment_std")
+    held = {name: np.asarray(own["statistics"][name], dtype=np.float64) for name in names}
+    finite = names if layout.frames > 1 else names[:2]
+    sound = all(held[name].shape == (len(layout.channels),) for name in names)
+    sound = sound and all(np.isfinite(held[name]).all() for name in finite)
+    sound = sound and all((held[name] > 0).all() for name in finite if name.endswith("std"))
+    return Statistics(**held) if sound else None
 
 
 def _varies(dataset: h5py.Dataset) -> tuple[bool, bool]:

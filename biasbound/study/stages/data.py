@@ -4,6 +4,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from biasbound._io import remove, write_json
 from biasbound.data.formats import load, save
 from biasbound.data.layout import Source, Split
@@ -37,6 +39,8 @@ def make_data(job: DataJob, place: Place) -> dict[str, Any]:
         opened = open_split(folder, split)
         shapes[split] = list(opened.shape)
         usable(opened, read=config.train is not None)
+        if split == "train":
+            require_spread(opened)
     return {"shapes": shapes} | ({} if opened.division is None else {"split": str(opened.division)})
 
 
@@ -45,8 +49,18 @@ def usable(data: Trajectories, read: bool = True) -> Trajectories:
     if data.layout.frames < 2:
         raise ValueError(f"{data.name}: a trajectory needs at least two frames")
     if read:
-        data.measure()  # one pass, which refuses NaN by its place
+        found = data.measure()  # one pass, which refuses NaN by its place
+        told = data.known
+        if told is not None and not np.allclose([told.mean, told.std], [found.mean, found.std], rtol=1e-3, atol=1e-3):
+            raise ValueError(f"{data.name}: its stored mean and spread are not those of its values; convert it anew")
     return data
+
+
+def require_spread(data: Trajectories) -> None:
+    """Refuse training data with a channel that never changes: it cannot be normalised, and there is nothing to learn."""
+    for channel, spread in zip(data.channels, data.statistics.std, strict=True):
+        if not spread > 0:
+            raise ValueError(f"{data.name}: the channel {channel} has no spread; leave it out with --variable")
 
 
 def entry_of(config: DataConfig, split: Split, place: Place) -> Entry:

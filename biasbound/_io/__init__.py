@@ -23,6 +23,15 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from biasbound._io.limits import backed, check_yaml, listed, open_regular, read_bounded
+from biasbound._io.names import checked_name, no_links, shown
+
+__all__ = [
+    "as_kind", "backed", "check_yaml", "checked_name", "cores", "damaged", "from_json", "listed", "lock", "make_folder", "no_links",
+    "obey", "open_regular", "plain", "read_bounded", "read_json", "read_lines", "remove", "replacing", "shown", "sync",
+    "workers", "write_json", "write_lines", "write_text",
+]  # fmt: skip
+
 T = TypeVar("T")
 # What a file system without locks answers, as Lustre mounted without them; runs have a sign beside (`study.hold`).
 WITHOUT_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
@@ -35,6 +44,15 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder(path: Path) -> Path:
+    """A folder with those above it, each on the disk before the next; one that is there stays."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
+    return path
 
 
 def remove(path: Path) -> None:
@@ -85,7 +103,12 @@ def replacing(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
 def lock(path: Path) -> Iterator[None]:
     """Hold `path` as a lock file, or refuse. The system frees it when the process ends, however."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            if path.is_symlink():
+                raise ValueError(f"{path} is a symbolic link, not our lock; remove it") from None
+            raise ValueError(f"cannot write in {path.parent}: {error.strerror}") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -123,6 +146,18 @@ def plain(value: Any) -> Any:
     return [plain(v) for v in value] if isinstance(value, tuple | list) else value
 
 
+@contextmanager
+def damaged(where: object, cure: str) -> Iterator[None]:
+    """Whatever goes wrong inside, while something from a file is put to use, is one sentence about `where`."""
+    try:
+        yield
+    except (ValueError, OSError):
+        raise  # a sentence already
+    except Exception as error:  # each library has its own kinds
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(f"{where} is damaged ({type(error).__name__}: {said}); {cure}") from error
+
+
 _ADAPTERS: dict[Any, Any] = {}
 
 
@@ -143,7 +178,17 @@ def _reason(error: ValidationError) -> str:
 def as_kind(kind: type[T] | Any, value: Any, where: str) -> T:
     """A JSON value as `kind` (a dataclass, a TypedDict, list[…]), or one sentence that begins with `where`."""
     try:
-        made: T = _adapter(kind).validate_json(json.dumps(value), strict=True)
+        text = json.dumps(value)
+    except RecursionError:
+        raise ValueError(f"{where}: nested too deeply") from None
+    made: T = from_json(text, kind, where)
+    return made
+
+
+def from_json(text: str | bytes, kind: type[T] | Any, where: str) -> T:
+    """The value of a JSON text, checked against `kind`; what is wrong is one sentence that begins with `where`."""
+    try:
+        made: T = _adapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
         raise ValueError(f"{where}: {_reason(error)}") from None
     return made
@@ -152,7 +197,7 @@ def as_kind(kind: type[T] | Any, value: Any, where: str) -> T:
 def read_json(path: Path, kind: type[T] | Any = Any, cure: str = "restore or delete it") -> T:
     """The value of a JSON file, checked against `kind`; what is damaged is one sentence that ends with `cure`."""
     try:
-        made: T = _adapter(kind).validate_json(path.read_bytes(), strict=True)
+        made: T = _adapter(kind).validate_json(read_bounded(path), strict=True)
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from error
     except ValidationError as error:
@@ -163,7 +208,7 @@ def read_json(path: Path, kind: type[T] | Any = Any, cure: str = "restore or del
 def read_lines(path: Path, kind: type[T] | Any = dict[str, Any], *, torn: bool = False) -> list[T]:
     """One value per line of a JSON-lines file. `torn` drops a last line that a killed process left unfinished."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_bounded(path).split(b"\n")
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from error
     found: list[T] = []

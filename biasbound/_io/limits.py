@@ -1,0 +1,105 @@
+"""How much a file may ask for: regular files only, and bounds on size, depth and expansion before anything is parsed."""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from math import prod
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["backed", "check_yaml", "listed", "open_regular", "read_bounded"]
+
+TEXT = 256 << 20  # bytes of a JSON file; the largest that we write are landscapes and logs of some megabytes
+YAML = 1 << 20  # bytes of a config
+DEPTH = 50  # of nested lists and mappings in a config
+NODES = 100_000  # of a config with its aliases written out
+FILES = 100_000  # of a folder of data
+SMALL = 64 << 20  # declared bytes that need no proof
+DENSEST = 2000  # declared over stored bytes: deflate reaches 1032
+
+
+@contextmanager
+def open_regular(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to read from its beginning; a pipe, a device or a folder is refused, and never waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(f"{path} is not a regular file (a pipe, a device or a folder); give one")
+        yield file
+
+
+def read_bounded(path: str | os.PathLike[str], most: int = TEXT) -> bytes:
+    """All bytes of a regular file that has at most so many."""
+    with open_regular(path) as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise ValueError(f"{path} has more than {most:,} bytes, which no file of its kind needs; check what it is")
+    return found
+
+
+def listed(folder: Path, most: int = FILES) -> list[Path]:
+    """All regular files below a folder, by name; one with too many is hardly a folder of data."""
+    found = list(islice((p for p in folder.rglob("*") if p.is_file()), most + 1))
+    if len(found) > most:
+        raise ValueError(f"{folder} holds more than {most:,} files; name the folder that holds the data alone")
+    return sorted(found)
+
+
+def backed(name: str, shape: Sequence[int], itemsize: int, path: Path) -> None:
+    """Refuse an array that declares far more bytes than the file or folder at `path` can hold, compressed or not."""
+    sizes = tuple(map(int, shape))
+    declared = prod(sizes) * itemsize  # Python's integers: NumPy's overflow
+    if declared <= SMALL and all(0 <= n <= SMALL for n in sizes):
+        return
+    stored = stored_bytes(path, -(-declared // DENSEST))
+    if declared > DENSEST * stored or max(sizes) > max(SMALL, DENSEST * stored):
+        raise ValueError(
+            f"{name}: found an array of shape {sizes}, which takes {declared:,} bytes, in {stored:,} bytes; copy it again"
+        )
+
+
+def stored_bytes(path: Path, enough: int) -> int:
+    """Bytes of a file, or of a folder's files until there are `enough`."""
+    if not path.is_dir():
+        return path.stat().st_size
+    total = 0
+    for place, _, files in os.walk(path):
+        total += sum(os.stat(os.path.join(place, name)).st_size for name in files)
+        if total >= enough:
+            break
+    return total
+
+
+def check_yaml(text: str) -> None:
+    """Refuse a YAML text that is too long, nested too deeply, or too large with its aliases written out.
+
+    The events of the parser come one by one, without recursion; its trees do not.
+    """
+    import yaml
+
+    if len(text) > YAML:
+        raise yaml.YAMLError(f"more than {YAML:,} characters of YAML")
+    if not any(sign in text for sign in "[{*&:-"):
+        return  # a plain value
+    sizes, anchors, open_anchors = [0], dict[str, int](), list[str | None]()
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor in open_anchors:
+                raise yaml.YAMLError(f"the alias *{event.anchor} stands inside what it names")
+            sizes[-1] += anchors.get(str(event.anchor), 1)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            sizes.append(1)
+            open_anchors.append(event.anchor)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            size, anchor = sizes.pop(), open_anchors.pop()
+            sizes[-1] += size
+            if anchor is not None:
+                anchors[anchor] = size
+        elif isinstance(event, yaml.ScalarEvent):
+            sizes[-1] += 1
+        if len(sizes) > DEPTH:
+            raise yaml.YAMLError(f"lists and mappings are nested more than {DEPTH} deep")
+        if sizes[-1] > NODES:
+            raise yaml.YAMLError(f"more than {NODES:,} values, aliases written out")

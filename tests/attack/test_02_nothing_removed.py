@@ -1,0 +1,48 @@
+"""`evaluate RECORD` removes only what an earlier call made, and only once all of the record is valid."""
+
+import json
+
+from calling import refused
+from records import everything, record
+
+from biasbound.study.rescore import MARK, workplace
+
+
+def test_a_damaged_record_removes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    kept = record(tmp_path / "kept")
+    ours = tmp_path / "runs/rescored-kept"
+    ours.mkdir(parents=True)
+    (ours / MARK).write_text("{}")
+    (ours / "results.jsonl").write_text("of last week")
+    for damaged in (
+        kept / "results.jsonl",
+        kept / "config.yaml",
+        kept / "03-train/direct/seed-0/emulator/config.json",
+    ):
+        whole = damaged.read_text()
+        damaged.write_text("][")
+        before = everything(tmp_path)
+        refused(["evaluate", kept, "--jobs", "1"], capsys, str(damaged.parent))
+        assert everything(tmp_path) == before
+        damaged.write_text(whole)
+
+
+def test_a_folder_that_someone_else_made_stays(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    kept, mine = record(tmp_path / "kept"), tmp_path / "runs/rescored-kept"
+    mine.mkdir(parents=True)
+    (mine / "thesis.tex").write_text("years of work")
+    before = everything(tmp_path)
+    refused(["evaluate", kept, "--jobs", "1"], capsys, "is in the way")
+    assert everything(tmp_path) == before
+
+
+def test_what_an_earlier_call_made_is_made_anew(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    work = workplace(tmp_path / "kept")
+    (work / "01-data").mkdir()
+    again = workplace(tmp_path / "kept")
+    assert again == work
+    assert [p.name for p in again.iterdir()] == [MARK]
+    assert json.loads((again / MARK).read_text()) == {"record": str(tmp_path / "kept")}
