@@ -204,9 +204,14 @@ def _follow(stack: _Stack, gradient: Tensor, group: dict[str, Any]) -> None:
         if due:
             floor = FLOOR * cov.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
             new = torch.linalg.qr(torch.baddbmm(floor * basis, cov, basis)).Q
-            mean, turn = stack.slots["exp_avg"], new.mT @ basis
-            mean.copy_(turn @ mean if side == "l" else mean @ turn.mT)
+            mean = stack.slots["exp_avg"] if side == "l" else stack.slots["exp_avg"].mT
+            mean.copy_(_turned(new, basis, mean))
             basis.copy_(new)
+
+
+def _turned(new: Tensor, old: Tensor, mean: Tensor) -> Tensor:
+    """newᵀ old mean, by the cheaper order: Q is often larger than what it turns."""
+    return new.mT @ (old @ mean) if mean.shape[-1] <= old.shape[-1] else (new.mT @ old) @ mean
 
 
 class Muon(_Stacked):
