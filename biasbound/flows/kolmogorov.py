@@ -70,30 +70,41 @@ class KolmogorovSolver:
         both = [(self._kx**2 - self._ky**2) * kept, self._kx * self._ky * kept]
         self._uv, self._vv_uu = (c.to(dtype)[..., None].repeat_interleave(2, -1) for c in both)
         self._steps: dict[float, ETDRK4] = {}
+        self._kept: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
-    def _nonlinear(self, w: Complex[Tensor, "B M N"]) -> Complex[Tensor, "B M N"]:
+    def _nonlinear(self, w: Complex[Tensor, "B M N"], out: Complex[Tensor, "B M N"]) -> None:
         """Modes of (∂_y² − ∂_x²)(uv) − ∂_x ∂_y (v² − u²) − χ κ cos(κ y)."""
         n, half = self.points, self.modes_kept + 1
-        mixed = torch.fft.ifft(w[:, None] * self._biot_savart, norm="forward")
-        padded = mixed.new_zeros(*mixed.shape[:2], n, n // 2 + 1)
-        padded[..., :half] = mixed.mT
-        velocity = torch.fft.irfft(padded, n=n, norm="forward")
-        u, v = velocity.unbind(1)
-        product = torch.empty_like(velocity)
+        turned, padded, product = self._arrays(len(w))
+        torch.mul(w[:, None], self._biot_savart, out=turned)
+        padded[..., :half] = torch.fft.ifft(turned, norm="forward").mT
+        u, v = torch.fft.irfft(padded, n=n, norm="forward").unbind(1)
         torch.mul(u, v, out=product[:, 0])
-        torch.addcmul(v * v, u, u, value=-1, out=product[:, 1])
-        mixed = torch.fft.rfft(product, norm="forward")[..., :half].mT.contiguous()
-        uv, vv_uu = torch.view_as_real(torch.fft.fft(mixed, norm="forward")).unbind(1)
-        out = torch.view_as_complex((self._uv * uv).addcmul_(self._vv_uu, vv_uu))
+        torch.mul(v, v, out=product[:, 1]).addcmul_(u, u, value=-1)
+        turned.copy_(torch.fft.rfft(product, norm="forward")[..., :half].mT)
+        uv, vv_uu = torch.view_as_real(torch.fft.fft(turned, norm="forward")).unbind(1)
+        torch.mul(self._uv, uv, out=torch.view_as_real(out)).addcmul_(self._vv_uu, vv_uu)
         out[:, self.wavenumber, 0] -= self.force * self.wavenumber / 2
-        return out
+
+    def _arrays(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Where `_nonlinear` works: modes, modes with all k_y (zero above K, and kept so), points."""
+        if batch not in self._kept:
+            n, m, kind = self.points, self.modes_kept + 1, self.dtype.to_complex()
+            shapes = ((m, n), kind), ((n, n // 2 + 1), kind), ((n, n), self.dtype)
+            with torch.inference_mode(False):  # so that they serve inside and outside of it
+                turned, padded, product = (torch.zeros(batch, 2, *s, dtype=d, device=self.device) for s, d in shapes)
+            self._kept = {batch: (turned, padded, product)}
+        return self._kept[batch]
 
     def step(self, w: Complex[Tensor, "B M N"], dt: float) -> Complex[Tensor, "B M N"]:
         """Modes one step of size `dt` later."""
+        return self._scheme(dt)(w)
+
+    def _scheme(self, dt: float) -> ETDRK4:
         if dt not in self._steps:
             linear = -self.nu * self._k2 - self.drag
             self._steps[dt] = ETDRK4(linear, dt, self._nonlinear, self.dtype)
-        return self._steps[dt](w)
+        return self._steps[dt]
 
     def modes(self, velocity: Float[Tensor, "B 2 N N"]) -> Complex[Tensor, "B M N"]:
         """ω̂ = i k_x v̂ − i k_y û and the mean flow, of a velocity at the N × N cell centres."""
@@ -161,9 +172,9 @@ class KolmogorovSolver:
             above = f"the Courant number stays above {cfl} with {substeps // 2} steps per frame of {dt}"
             cure = f"raise points (now {self.points}) or nu (now {self.nu})"
             raise ValueError(f"KolmogorovFlow: {above}: the flow is not resolved; {cure}.")
-        new = w
+        new, scheme = w.clone(), self._scheme(dt / substeps)
         for _ in range(substeps):
-            new = self.step(new, dt / substeps)
+            scheme.advance_(new)
         new_speed = self.speed(new)
         allowed = cfl * 2 * pi / self.points * substeps / dt
         fast = ~((new_speed <= allowed) & (speed <= allowed))  # true for NaN

@@ -39,31 +39,34 @@ def trajectory(
 ) -> Float[Tensor, "B {frames} N"]:
     """u at the times dt·(warmup, warmup + 1, … , warmup + frames − 1), from u0 at time 0, without its modes above N/3.
 
-    Each frame is `substeps` steps of ETDRK4 on the modes û_m, m = 0 … N//2, in the precision and on the device of
+    Each frame is `substeps` steps of ETDRK4 on the modes û_m that are kept, in the precision and on the device of
     `u0`. `length` and `dt` may be tensors of B numbers: then each trajectory has its own operator.
     """
-    points = u0.shape[-1]
+    points, modes = u0.shape[-1], _kept(u0.shape[-1]) + 1
     h, columns = (torch.as_tensor(v, dtype=torch.float64, device=u0.device)[..., None] for v in (dt, length))
-    m = torch.arange(points // 2 + 1, device=u0.device)
-    k = 2 * torch.pi / columns * m.double()
-    flux = (-0.5j * k * (m <= _kept(points))).to(u0.dtype.to_complex())
+    k = 2 * torch.pi / columns * torch.arange(modes, device=u0.device).double()
+    flux = (-0.5j * k).to(u0.dtype.to_complex())
+    padded = flux.new_zeros(u0.shape[0], points // 2 + 1)
+    front = torch.view_as_real(padded)[:, :modes]
 
-    def nonlinear(u_k: Tensor) -> Tensor:
-        u = torch.fft.irfft(u_k, n=points)
-        squared_k: Tensor = torch.fft.rfft(u.mul_(u))
-        return squared_k.mul_(flux)
+    def values(u_k: Tensor) -> Tensor:
+        front.copy_(torch.view_as_real(u_k))
+        return torch.fft.irfft(padded, n=points)
+
+    def nonlinear(u_k: Tensor, out: Tensor) -> None:
+        u = values(u_k)
+        torch.mul(torch.fft.rfft(u.mul_(u))[:, :modes], flux, out=out)
 
     step = ETDRK4(k**2 - nu * k**4, h / substeps, nonlinear, u0.dtype)
-    u_k = torch.fft.rfft(u0.detach())
-    u_k[..., _kept(points) + 1 :] = 0
+    u_k = torch.fft.rfft(u0.detach())[:, :modes].contiguous()
     out = u0.new_empty(u0.shape[0], frames, points)
     with torch.inference_mode():  # a sixth less work per step than no_grad on small batches
         for frame in range(-warmup, frames):
             if frame >= 0:
-                out[:, frame] = torch.fft.irfft(u_k, n=points)
+                out[:, frame] = values(u_k)
             if frame < frames - 1:
                 for _ in range(substeps):
-                    u_k = step(u_k)
+                    step.advance_(u_k)
     return out
 
 

@@ -210,10 +210,15 @@ def _refresh(due: list[tuple[_Stack, str]]) -> None:
         floor = FLOOR * cov.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
         powers.append(torch.baddbmm(floor * basis, cov, basis))
     for (stack, side), new in zip(due, shared(lambda power: torch.linalg.qr(power).Q, powers), strict=True):
-        basis, mean = stack.slots[f"basis_{side}"], stack.slots["exp_avg"]
-        turn = new.mT @ basis
-        mean.copy_(turn @ mean if side == "l" else mean @ turn.mT)
+        basis = stack.slots[f"basis_{side}"]
+        mean = stack.slots["exp_avg"] if side == "l" else stack.slots["exp_avg"].mT
+        mean.copy_(_turned(new, basis, mean))
         basis.copy_(new)
+
+
+def _turned(new: Tensor, old: Tensor, mean: Tensor) -> Tensor:
+    """newᵀ old mean, by the cheaper order: Q is often larger than what it turns."""
+    return new.mT @ (old @ mean) if mean.shape[-1] <= old.shape[-1] else (new.mT @ old) @ mean
 
 
 class Muon(_Stacked):
