@@ -32,7 +32,7 @@ def held(path: Path) -> Iterator[None]:
         except FileExistsError:
             raise ValueError(f"another process has just begun to write here ({sign}); choose another place") from None
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump({"host": HOST, "process": os.getpid()}, stream)
+            json.dump({"host": HOST, "process": os.getpid(), "launch": _launch()}, stream)
         ended = threading.Event()
         threading.Thread(target=_beat, args=(sign, ended), daemon=True).start()
         try:
@@ -60,10 +60,11 @@ def _clear(sign: Path, locked: bool) -> None:
         return
     try:
         told = json.loads(said)
-        host, process = str(told["host"]), int(told["process"])
+        host, process, launch = str(told["host"]), int(told["process"]), told["launch"]
     except (ValueError, KeyError, TypeError):  # killed while it wrote
-        host, process = "another machine", 0
-    if still < DEAD and (host != HOST or (not locked and _alive(process))):
+        host, process, launch = "another machine", 0, None
+    restarted = launch is not None and launch == _launch()
+    if still < DEAD and not restarted and (host != HOST or (not locked and _alive(process))):
         raise ValueError(
             f"process {process} of {host} is writing here ({sign} was touched {max(still, 0):.0f} s ago); wait until it "
             f"ends, or {DEAD:.0f} s if that machine went down"
@@ -72,6 +73,12 @@ def _clear(sign: Path, locked: bool) -> None:
     with suppress(FileNotFoundError):
         os.replace(sign, gone)  # of two that take over only one finds it
         gone.unlink()
+
+
+def _launch() -> str | None:
+    """Which torchrun started this process: it ends all that it started before it starts them again, perhaps elsewhere."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID")
+    return None if name == "none" else name  # as torchrun calls one without --rdzv_id
 
 
 def _alive(process: int) -> bool:
