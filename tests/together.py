@@ -27,5 +27,5 @@ def together(function, *arguments, world=2):
     for process in every:
         process.start()
     for process in every:
-        process.join(60)
+        process.join(600)
         assert process.exitcode == 0

@@ -100,8 +100,12 @@ def replacing(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
 
 
 @contextmanager
-def lock(path: Path) -> Iterator[None]:
-    """Hold `path` as a lock file, or refuse. The system frees it when the process ends, however."""
+def lock(path: Path) -> Iterator[bool]:
+    """Hold `path` as a lock file, or refuse. The system frees it when the process ends, however.
+
+    False where the file system has no locks: then nobody is refused.
+    """
+    locked = True
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -120,12 +124,13 @@ def lock(path: Path) -> Iterator[None]:
             if error.errno not in WITHOUT_LOCKS:
                 os.close(descriptor)
                 raise
+            locked = False
         with suppress(FileNotFoundError):
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
                 break
         os.close(descriptor)  # the last owner removed the file between the two calls: try again
     try:
-        yield
+        yield locked
     finally:
         path.unlink(missing_ok=True)
         os.close(descriptor)

@@ -224,6 +224,11 @@ def slurm(terms: Terms) -> Iterator[Engine]:
 def dask(terms: Terms) -> Iterator[Engine]:
     """Tasks of the Dask cluster at `execute.address`, or of one on this machine with `jobs` processes."""
     distributed, address = _needed("distributed"), terms.wishes.address
+    if not address and terms.wishes.resources:
+        raise ValueError(
+            "execute.resources: workers that are started here have none to give; name a Dask cluster with "
+            "execute.address, or leave them out"
+        )
     here: dict[str, Any] = {"n_workers": terms.jobs, "threads_per_worker": 1, "dashboard_address": None}
     try:
         client = distributed.Client(address, timeout="20s") if address else distributed.Client(**here)

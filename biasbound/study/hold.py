@@ -25,14 +25,14 @@ DEAD = 60.0  # seconds without one after which the holder is gone
 def held(path: Path) -> Iterator[None]:
     """Hold `path` as a lock file with a sign beside it, or refuse in one sentence."""
     sign = path.with_name(f"{path.name}.by")
-    with lock(path):
-        _clear(sign)
+    with lock(path) as locked:
+        _clear(sign, bool(locked))
         try:
             descriptor = os.open(sign, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)  # one of two wins, also over NFS
         except FileExistsError:
             raise ValueError(f"another process has just begun to write here ({sign}); choose another place") from None
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump({"host": HOST, "process": os.getpid()}, stream)
+            json.dump({"host": HOST, "process": os.getpid(), "launch": _launch()}, stream)
         ended = threading.Event()
         threading.Thread(target=_beat, args=(sign, ended), daemon=True).start()
         try:
@@ -48,8 +48,11 @@ def _beat(sign: Path, ended: threading.Event) -> None:
             os.utime(sign)
 
 
-def _clear(sign: Path) -> None:
-    """Remove the sign of a holder that is gone; refuse where it is another machine's and fresh."""
+def _clear(sign: Path, locked: bool) -> None:
+    """Remove the sign of a holder that is gone; refuse where it is another's and fresh.
+
+    Who has this machine's lock knows that the last holder here has ended.
+    """
     try:
         said = sign.read_text(encoding="utf-8")
         still = _now(sign) - sign.stat().st_mtime
@@ -57,10 +60,11 @@ def _clear(sign: Path) -> None:
         return
     try:
         told = json.loads(said)
-        host, process = str(told["host"]), int(told["process"])
+        host, process, launch = str(told["host"]), int(told["process"]), told["launch"]
     except (ValueError, KeyError, TypeError):  # killed while it wrote
-        host, process = "another machine", 0
-    if still < DEAD and (host != HOST or _alive(process)):
+        host, process, launch = "another machine", 0, None
+    restarted = launch is not None and launch == _launch()
+    if still < DEAD and not restarted and (host != HOST or (not locked and _alive(process))):
         raise ValueError(
             f"process {process} of {host} is writing here ({sign} was touched {max(still, 0):.0f} s ago); wait until it "
             f"ends, or {DEAD:.0f} s if that machine went down"
@@ -71,8 +75,14 @@ def _clear(sign: Path) -> None:
         gone.unlink()
 
 
+def _launch() -> str | None:
+    """Which torchrun started this process: it ends all that it started before it starts them again, perhaps elsewhere."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID")
+    return None if name == "none" else name  # as torchrun calls one without --rdzv_id
+
+
 def _alive(process: int) -> bool:
-    """Whether a process of this machine runs: asked only where the system's lock did not decide."""
+    """Whether a process of this machine runs."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

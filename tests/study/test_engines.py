@@ -121,3 +121,12 @@ def test_an_engine_and_its_resources_are_checked_before_anything_is_made(tmp_pat
     wrong = ["--execute.resources", "{training: {gpus_per_node: 1}}"]
     refused(["evaluate", tmp_path / "r", "--preset", "ks-smoke", *wrong], capsys, "execute.resources", "training")
     assert not (tmp_path / "r").exists()
+
+
+def test_resources_that_no_worker_has_are_refused_instead_of_waited_for(tmp_path):
+    asked = ExecuteConfig(resources={"train": {"GPU": 1}})
+    with (
+        pytest.raises(ValueError, match=r"execute\.resources.*execute\.address"),
+        ENGINES["dask"](Terms(tmp_path, 2, asked, nothing)),
+    ):
+        pass

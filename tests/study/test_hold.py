@@ -38,12 +38,21 @@ def test_a_second_machine_is_refused_while_the_first_one_lives(tmp_path, apart):
 @pytest.mark.parametrize(("host", "ago"), [("a", 61.0), ("b", 0.0)])
 def test_a_machine_that_went_down_is_followed_after_a_minute_and_ones_own_at_once(tmp_path, apart, host, ago):
     sign = tmp_path / "w.by"
-    sign.write_text(json.dumps({"host": host, "process": 4194305}))
+    sign.write_text(json.dumps({"host": host, "process": 4194305, "launch": None}))
     os.utime(sign, times=(time.time() - ago,) * 2)
     apart("b")
     with held(tmp_path / "w"):
         assert json.loads(sign.read_text())["process"] == os.getpid()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("launch", "follows"), [("job-7", True), ("job-8", False), ("none", False)])
+def test_what_torchrun_starts_again_on_another_machine_follows_at_once(tmp_path, apart, monkeypatch, launch, follows):
+    (tmp_path / "w.by").write_text(json.dumps({"host": "a", "process": 1, "launch": "job-7"}))
+    apart("b")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", launch)
+    with nullcontext() if follows else pytest.raises(ValueError, match="of a is writing"), held(tmp_path / "w"):
+        pass
 
 
 def test_a_holder_touches_its_sign(tmp_path, monkeypatch):
