@@ -70,6 +70,13 @@ def optimal_schedules(
 
     E_inf is the error of the chain's last estimate, or its CRPS, with its standard error over pairs. Fewer levels than
     `calls` end the front early.
+
+    >>> from biasbound.core.oracle import AffineOracle
+    >>> denoiser = AffineOracle(lambda s: 0.1 * s, 0.0)  # the lower the level, the smaller the error
+    >>> x, y = denoiser.pairs((8, 1, 16), torch.Generator().manual_seed(0))
+    >>> front = optimal_schedules(denoiser, x, y, [0.1, 0.4, 0.9])
+    >>> [ladder.sigma for ladder, error in front.values()]
+    [(0.9,), (0.1, 0.9), (0.1, 0.4, 0.9)]
     """
     sigma = Schedule(levels.sigma if isinstance(levels, Schedule) else sorted(set(levels))).sigma
     if calls < 1 or draws < 1 or len(x) != len(y) or len(y) == 0:

@@ -120,6 +120,11 @@ def sample(
 
     Pass `like` if the target has fewer channels than the condition. A non-finite estimate raises
     `NonFiniteError`; with `allow_nonfinite` it is returned for the affected samples.
+
+    >>> x = torch.zeros(4, 1, 16)
+    >>> persistence = lambda y_t, x, sigma: x  # any callable is a denoiser
+    >>> sample(persistence, x, Schedule([0.1, 0.5, 0.99])).equal(x)
+    True
     """
     y_T = draw(x if like is None else like, generator) if start is None else start
     chain = denoise_chain(

@@ -29,6 +29,13 @@ class Schedule:
 
     A schedule is immutable and hashable, and equal to another if their levels are equal. `meta` is
     any JSON object (method, τ, forced transitions, biases); each access returns a fresh copy.
+
+    >>> ladder = Schedule([0.05, 0.4, 0.99], {"method": "by hand"})
+    >>> len(ladder), ladder.top, ladder.level(1)  # calls, T, σ_1
+    (3, 2, 0.4)
+    >>> ladder.save("ladder.json")
+    >>> Schedule.load("ladder.json") == ladder
+    True
     """
 
     sigma: tuple[float, ...]

@@ -189,6 +189,10 @@ def greedy_schedule(
     for the largest jump first, then for shorter ones until one is feasible. If none is, the next
     level is taken with a warning and recorded as forced, or `Infeasible` is raised
     (infeasible="raise"). The steps and their biases are kept in the schedule's `meta`.
+
+    >>> levels = [0.1, 0.2, 0.4, 0.8]
+    >>> greedy_schedule(levels, lambda to, start: 1 + 0.01 * start / to, tau=1.05).sigma
+    (0.1, 0.4, 0.8)
     """
     _checked_tau(tau)
     if infeasible not in ("force", "raise"):

@@ -104,6 +104,10 @@ class Trajectories:
         `dims`, `domain` or `boundary` tell the number of space axes; `biasbound.data.shapes` has the rule by which the
         other axes are recognised. By default channels are u0, u1, … (one alone in fewer axes: u), and every axis is
         periodic on [0, 1]. `mask` is True at valid points; values elsewhere may be NaN.
+
+        >>> data = Trajectories.from_array(np.zeros((3, 10, 1, 16)), dt=0.1, channels=["u"])
+        >>> data.shape, data.dt, data.first().shape
+        ((3, 10, 1, 16), 0.1, torch.Size([3, 1, 16]))
         """
         array = fields.numpy() if isinstance(fields, Tensor) else np.asarray(fields)
         shape = arranged(array.shape, name, space_axes(name, dims, domain, boundary), channels)
@@ -235,7 +239,12 @@ class Trajectories:
     def split_time(
         self, train: float, valid: float, test: float, gap: int = 0
     ) -> tuple[Trajectories, Trajectories, Trajectories]:
-        """Three parts of every trajectory in time order, with `gap` frames left out between two of them."""
+        """Three parts of every trajectory in time order, with `gap` frames left out between two of them.
+
+        >>> data = Trajectories.from_array(np.zeros((1, 100, 1, 16)), dt=0.1)
+        >>> [part.shape for part in data.split_time(0.7, 0.15, 0.15, gap=5)]
+        [(1, 63, 1, 16), (1, 13, 1, 16), (1, 14, 1, 16)]
+        """
         parts = splits.in_time(self, {"train": train, "valid": valid, "test": test}, gap)
         return parts["train"], parts["valid"], parts["test"]
 

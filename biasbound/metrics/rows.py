@@ -108,7 +108,12 @@ def write_rows(path: str | os.PathLike[str], rows: Iterable[Row]) -> None:
 
 
 def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
-    """The rows with these values: `select(rows, dataset="ks", metric="mse", step=10)`."""
+    """The rows with these values: `select(rows, dataset="ks", metric="mse", step=10)`.
+
+    >>> rows = [About("ks", "direct", seed=s).row("mse", 0.1 + s, step=10) for s in (0, 1)]
+    >>> [row.value for row in select(rows, metric="mse", seed=1)]
+    [1.1]
+    """
     names = {f.name for f in fields(Row)}
     if unknown := sorted(wanted.keys() - names):
         raise ValueError(f"a row has no {unknown[0]}; it has {', '.join(sorted(names))}")

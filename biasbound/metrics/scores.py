@@ -95,6 +95,12 @@ def score(
     `rollout` has `states`, or is the array itself: (M, S, K, C, *N), or (S, K, C, *N) of one member.
     Rollout s started from the first `past` frames of trajectory s of `truth`, which may have more
     trajectories and frames. Errors are in standard deviations of `train`, by default of the truth.
+
+    >>> from biasbound.data import Trajectories
+    >>> walks = np.random.default_rng(0).standard_normal((20, 4, 1, 16)).cumsum(1)
+    >>> found = score(walks[:, 1:], Trajectories.from_array(walks, dt=0.1))  # a perfect rollout
+    >>> found.value("emulator", "mse", step=3), found.value("persistence", "mse", step=3) > 2
+    (0.0, True)
     """
     states: Array = getattr(rollout, "states", rollout)
     states = states if states.ndim == len(truth.shape) + 1 else states[None]

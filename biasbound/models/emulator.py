@@ -188,7 +188,14 @@ class Emulator:
         batch: int = 64,
         correct: Correction | None = None,
     ) -> Rollout:
-        """The frames of `stream` in memory, and which trajectories broke."""
+        """The frames of `stream` in memory, and which trajectories broke.
+
+        >>> from biasbound.models.model import Frame, make
+        >>> still = make("persistence", None, Frame(1), {})  # a model without a network
+        >>> emulator = Emulator(still, Normalisation((0.0,), (1.0,)), ("u",), 0.1)
+        >>> emulator.rollout(torch.zeros(2, 1, 16), steps=5, members=3).states.shape
+        torch.Size([3, 2, 5, 1, 16])
+        """
         frames = self.stream(x0, steps, members, generator, conditions=conditions, batch=batch, correct=correct)
         states, broken = collected(frames, steps, self.mask)
         if bool(broken.any()):
@@ -283,6 +290,14 @@ def load(folder: str | os.PathLike[str], net: Any = None, *, revision: str | Non
     """Read an emulator; `net` is its network where its author brought one: a module, a class or a function.
 
     A text `user/name` that no folder here goes by is fetched from the Hugging Face hub, at a `revision` if one is given.
+
+    >>> from biasbound.models.model import Frame, make
+    >>> from biasbound.nets import NetSpec
+    >>> net = NetSpec("unet", 1, 1, (16,), ("periodic",), {"width": 4, "multipliers": [1]}).resolved().build(False)
+    >>> emulator = Emulator(make("direct", net, Frame(1), {}), Normalisation((0.0,), (1.0,)), ("u",), 0.1)
+    >>> emulator.save("waves-emulator")
+    >>> load("waves-emulator").step(x := torch.ones(2, 1, 16)).equal(emulator.step(x))
+    True
     """
     name = hub_name(folder)
     model, facts = read_model(folder if name is None else fetched(name, revision), net)

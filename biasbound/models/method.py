@@ -200,7 +200,12 @@ class Method:
 
 
 def method(told: str | Mapping[str, Any] | Method) -> Method:
-    """The method of a label or of a mapping of its fields; one that is none is refused with those that are."""
+    """The method of a label or of a mapping of its fields; one that is none is refused with those that are.
+
+    >>> made = method("adaptive-residual-v")
+    >>> made.label, made.title
+    ('adaptive-v-residual', 'Adaptive, v-prediction, residual target')
+    """
     if isinstance(told, Method):
         return told
     if isinstance(told, Mapping):

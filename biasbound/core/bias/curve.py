@@ -128,7 +128,14 @@ def cosine_similarity(a: State, b: State) -> PerPair:
 def bias_curve(
     denoiser: Denoiser, x: Condition, y: State, schedule: Schedule, how: Measure = DEFAULT
 ) -> list[BiasRow]:
-    """One row per level, from level 0 up; five denoiser calls per level and draw (four with `shared`)."""
+    """One row per level, from level 0 up; five denoiser calls per level and draw (four with `shared`).
+
+    >>> from biasbound.core.oracle import AffineOracle
+    >>> deaf = AffineOracle(0.1, 0.0)  # an error of 0.1, whatever the error of its input
+    >>> x, y = deaf.pairs((8, 1, 16), torch.Generator().manual_seed(0))
+    >>> [round(row.reb.mean, 3) for row in bias_curve(deaf, x, y, Schedule([0.1, 0.9]))]
+    [1.0, 1.0]
+    """
 
     def measure(x: Condition, y: State) -> list[dict[str, Tensor]]:
         """Norms and cosines (R, B) of each level."""

@@ -169,7 +169,14 @@ def _gathered(parts: Sequence[tuple[Tensor, ...]], how: Measure) -> Estimate:
 
 
 def own_bias(denoiser: Denoiser, x: Condition, y: State, sigma: float, how: Measure = DEFAULT) -> Estimate:
-    """𝓑^(own)(σ): the two-step bias of a step from a level to itself; stable if near 1."""
+    """𝓑^(own)(σ): the two-step bias of a step from a level to itself; stable if near 1.
+
+    >>> from biasbound.core.oracle import AffineOracle
+    >>> deaf = AffineOracle(0.1, 0.0)  # an error of 0.1, whatever the error of its input
+    >>> x, y = deaf.pairs((8, 1, 16), torch.Generator().manual_seed(0))
+    >>> round(own_bias(deaf, x, y, sigma=0.3).mean, 3)
+    1.0
+    """
     return two_step_bias(denoiser, x, y, sigma, sigma, replace(how, transition="renoise"))
 
 
