@@ -115,7 +115,9 @@ def front(given: argparse.Namespace) -> None:
     if not Path(given.emulator).is_dir():
         raise ValueError(f"{given.emulator} is not an emulator's folder")
     subject = subject_of(given.emulator, given)
-    own, how = subject.schedule, {"draws": given.draws, "transition": subject.transition}
+    if given.score == "crps" and given.draws < 2:
+        raise ValueError(f"--score crps compares samples with each other: give --draws 2 or more, not {given.draws}")
+    own, how = subject.schedule, {"draws": given.draws, "transition": subject.transition, "score": given.score}
     on = (subject.denoiser, subject.x, subject.y)
     levels = _levels(subject, given)
     front = optimal_schedules(*on, levels, given.calls, generator=seeded(given.seed), **how)
@@ -124,7 +126,7 @@ def front(given: argparse.Namespace) -> None:
     on_front = len(own) in front and front[len(own)][0] == own
     error = front[len(own)][1] if on_front else inference_error(*on, own, generator=seeded(given.seed), **how)
     print(f"{given.emulator} on {len(subject.x)} pairs of {given.data}, ladders of {len(levels)} levels")
-    print(f"{'calls':>5} {'error':>20}  levels")
+    print(f"{'calls':>5} {given.score:>20}  levels")
     for k, (ladder, found) in front.items():
         marks = ["best"] * (k == best) + ["its own ladder"] * (on_front and k == len(own))
         marks += ["no gain over fewer calls"] * (k > 1 and at_most(front, k)[0] != ladder)

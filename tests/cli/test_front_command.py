@@ -46,6 +46,16 @@ def test_the_front_of_an_emulator_is_printed_written_and_taken(place, tmp_path, 
     assert f"{told['front'][0]['mean']:.4g} ± {told['front'][0]['stderr']:.2g}" in said
 
 
+def test_ladders_are_compared_by_the_crps_where_asked(place, tmp_path, capsys):
+    scored = {}
+    for score in ("error", "crps"):
+        out = tmp_path / f"{score}.json"
+        assert called(fronted(place, "--calls", "2", "--draws", "3", "--score", score, "--out", out), capsys)[0] == 0
+        scored[score] = json.loads(out.read_text())["front"][0]["mean"]
+    assert 0 < scored["crps"] <= scored["error"]  # |e| ≤ ‖e‖ in the mean, and members that differ lower it
+    refused(fronted(place, "--draws", "1", "--score", "crps"), capsys, "--draws 2 or more")
+
+
 def test_the_whole_ladder_is_on_its_own_front(place, tmp_path, capsys):
     """With as many calls as levels there is one ladder left: the emulator's own."""
     out = tmp_path / "front.json"
