@@ -7,15 +7,17 @@ __all__ = ["bounded"]
 
 SEED = 2**63 - 1  # the largest that every generator takes
 
+Bound = Any  # a number, or None for no bound; an int is no float where types are checked at run time
+
 
 def bounded(
     of: Any,
     section: str,
     *names: str,
-    least: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    most: float | None = None,
+    least: Bound = None,
+    above: Bound = None,
+    below: Bound = None,
+    most: Bound = None,
 ) -> None:
     """Refuse a field that is not finite, or outside of its bounds; None is a field that is not set."""
     for name in names:

@@ -135,8 +135,8 @@ class Trainer:
 
     def _asked(self) -> Iterator[Int64[np.ndarray, " b"]]:
         """The indices that all updates to come ask for, for reading ahead."""
-        for indices in Order(**self.order.state()):
-            yield from (indices[noise.rows.start : noise.rows.stop] for noise in self.parts)
+        coming = Order(**self.order.state())  # as it stands now, before the first update
+        return (indices[noise.rows.start : noise.rows.stop] for indices in coming for noise in self.parts)
 
     @property
     def averaged(self) -> Any:

@@ -135,10 +135,9 @@ def test_help_lists_the_flows_with_their_titles(capsys):
         (["--size", "huge"], "toy has no size 'huge'; it has smoke, small"),
         (["--set", "speed=1"], "toy has no setting 'speed'; it has trajectories, frames, "),
         (["--set", "points"], "--set takes NAME=VALUE"),
-        (["--trajectories", 0], "trajectories must be at least 1"),
+        (["--set", "trajectories=0"], "trajectories must be at least 1"),
         (["--set", "poison=1"], "found nan in trajectory 1"),
         (["--set", "points=many"], "setting points of toy: Input should be a valid integer"),
-        (["--jobs", 0], "jobs must be at least 1"),
     ],
 )
 def test_bad_options_get_one_sentence(options, sentence, tmp_path, capsys):

@@ -44,8 +44,8 @@ def test_strides_of_a_preset_on_ones_own_data_are_told(fields, tmp_path, capsys)
 
 def test_a_dry_run_looks_at_ones_own_data_and_writes_nothing(fields, tmp_path, capsys):
     start = ["run", "r", "--preset", "ks-smoke", *OWN, *ALL, "--method", "direct", "--dry-run"]
-    code, said, _ = called(start, capsys)
-    assert code == 0
+    code, said, wrong = called(start, capsys)
+    assert code == 0, wrong
     for part in (
         "train: 16 × 12 × 1 × 32",
         "valid: 2 × 12 × 1 × 32",
@@ -61,7 +61,7 @@ def test_a_dry_run_looks_at_ones_own_data_and_writes_nothing(fields, tmp_path, c
         np.save("mine.npy", broken)
         refused(start, capsys, "mine.npy", f"nan in trajectory {place}, frame 2, channel u")
     np.save("mine.npy", fields[:, :1])
-    refused(start, capsys, "mine.npy", "two frames")
+    refused(start, capsys, "it needs 2 frames, but trajectories of mine have 1")
     assert [p.name for p in tmp_path.iterdir()] == ["mine.npy"]
 
 

@@ -61,8 +61,8 @@ def test_schedule_is_a_value():
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("", "not valid JSON"),
-        ('{"format": "biasbound.schedule", "ver', "not valid JSON"),
+        ("", "Invalid JSON"),
+        ('{"format": "biasbound.schedule", "ver', "Invalid JSON"),
         ("[0.1, 0.2]", "not a schedule file"),
         ('{"format": "other"}', "not a schedule file"),
         ('{"format": "biasbound.schedule", "version": 9}', "version 9"),

@@ -49,7 +49,6 @@ def test_the_command_line_overrides_the_file(tmp_path):
         ("train: {batch: 2.5}", "train.batch"),
         ("network: {size: huge}", "network.size"),
         ("search: {levels: many}", "search.levels"),
-        ("train: [1", "pars"),
         ("methods: direct", "methods"),
     ],
 )
@@ -61,6 +60,12 @@ def test_a_wrong_field_is_named_with_the_nearest_right_one(text, complaint, tmp_
     assert stop.value.code == 2
     assert complaint in said
     assert len(said.strip().splitlines()) == 1
+
+
+def test_a_file_that_is_no_yaml_is_named(tmp_path):
+    (tmp_path / "mine.yaml").write_text("train: [1")
+    with pytest.raises(ValueError, match=r"mine\.yaml cannot be used as YAML"):
+        read_config(tmp_path / "mine.yaml")
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,13 @@ def test_a_unit_is_to_do_then_begun_then_done(tmp_path):
     assert run.state(unit) == "to do"
     run.begin(unit)
     assert run.state(unit) == "begun"
-    run.finish(unit, {"answer": 42})
+    run.finish(unit, {"answer": 42, "updates": 7})
     assert run.state(unit) == "done"
     record = run.record(unit)
-    assert record["answer"] == 42
-    assert record["key"] == unit.key
-    assert {"version", "commit", "python", "torch", "machine", "cores", "seed"} <= record.keys()
+    assert (record["key"], record["updates"]) == (unit.key, 7)
+    written = json.loads((run.folder(unit) / "stage.json").read_text())
+    assert written["answer"] == 42
+    assert {"version", "commit", "python", "torch", "machine", "cores", "seed"} <= written.keys()
 
 
 def test_inputs_come_first_and_once():

@@ -101,7 +101,8 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001 - the reader meets it again, and has better words
             told = {"arrays": [], "said": str(error)[:200]}
         signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps(told), file=answers, flush=True)
+        answers.write(json.dumps(told) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":
