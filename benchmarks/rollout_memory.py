@@ -1,6 +1,6 @@
 """Resident memory while a long rollout is written, above what it was after the first 100 frames.
 
-python benchmarks/rollout_memory.py [--frames 20000] [--members 4] [--points 1024] [--folder DIR]
+python benchmarks/rollout_memory.py [--frames 20000] [--members 4] [--points 1024] [--formats nc npy] [--folder DIR]
 
 A small diffusion emulator with random weights is rolled out into each format. Every format runs in a process of its own,
 because the highest memory of a process never goes down.
@@ -82,12 +82,13 @@ def run() -> None:
     parser.add_argument("--frames", type=int, default=20_000)
     parser.add_argument("--members", type=int, default=4)
     parser.add_argument("--points", type=int, default=1024)
+    parser.add_argument("--formats", nargs="+", default=["nc", "zarr", "h5", "npy"])
     parser.add_argument("--folder", type=Path, help="where the files are made, and removed again")
     given = parser.parse_args()
     own = multiprocessing.get_context("spawn")
     failed = False
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        for end in ("nc", "zarr", "h5", "npy"):
+        for end in given.formats:
             with own.Pool(1) as pool:
                 path = Path(folder, f"rollout.{end}")
                 told = pool.apply(rolled, (path, given.frames, given.members, given.points))

@@ -13,8 +13,9 @@ from biasbound.study.config import Config
 from biasbound.study.execute import Manner
 from biasbound.study.folder import RunDir, open_run
 from biasbound.study.graph import study_units
+from biasbound.study.memory import rollout_bytes
 from biasbound.study.parsing import ConfigParser
-from biasbound.study.plan import human, plan
+from biasbound.study.plan import human, layout_of, plan
 from biasbound.study.preview import seconds, splits_of, told
 from biasbound.study.rescore import read_record, rescore, workplace
 from biasbound.train.observers import LogLine
@@ -28,12 +29,15 @@ def dry_run(path: Path, config: Config, units: Sequence[Any], manner: Manner) ->
         print("\n".join(told(splits)))
     run = RunDir(path, config)
     planned = {p.unit.name: p for p in plan(config, units)}
+    rolled = rollout_bytes(config, units, layout_of(config, "test"))
     print(f"{path}: {len(units)} units")
     print(f"{'unit':<44} {'state':<7} {'parameters':>11} {'updates':>10} {'operations':>12} {'memory':>9}")
     for unit in units:
         cost = ""
         if p := planned.get(unit.name):
             cost = f" {p.parameters:>11,} {p.updates:>10,} {human(p.flops):>9} FLOP {human(float(p.bytes)):>7}B"
+        elif unit.name in rolled:
+            cost = f"{'':39}{human(float(rolled[unit.name])):>7}B"
         print(f"{unit.name:<44} {run.state(unit):<7}{cost}")
     total = sum((p.flops for p in planned.values()), 0.0)
     largest = max((float(p.bytes) for p in planned.values()), default=0.0)

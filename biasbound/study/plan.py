@@ -14,6 +14,7 @@ from biasbound.nets import NetSpec
 from biasbound.registry import find
 from biasbound.study.config import Config
 from biasbound.study.folder import TRAININGS, Unit
+from biasbound.study.memory import training_bytes
 from biasbound.study.stages.data import found, source_of
 from biasbound.study.stages.material import network_for, task_of
 
@@ -28,7 +29,7 @@ class Plan:
     parameters: int
     updates: int
     flops: float
-    bytes: int  # weights, gradients, optimiser, average, and what one batch keeps for its gradient
+    bytes: int  # at the highest: weights, gradients, optimiser, average and activations of one batch
 
 
 def require_possible(config: Config) -> None:
@@ -61,8 +62,11 @@ def layout_of(config: Config, split: Split = "train") -> Layout:
 
 def plan(config: Config, units: Iterable[Unit]) -> list[Plan]:
     """The trainings among the units."""
-    layout = layout_of(config)
-    return [_training(config, unit, layout) for unit in units if unit.stage in TRAININGS]
+    layout, found = layout_of(config), dict[tuple[str, str], Plan]()
+    for unit in (trainings := [unit for unit in units if unit.stage in TRAININGS]):
+        if (unit.stage, unit.label) not in found:  # all seeds cost the same
+            found[unit.stage, unit.label] = _training(config, unit, layout)
+    return [replace(found[unit.stage, unit.label], unit=unit) for unit in trainings]
 
 
 def _training(config: Config, unit: Unit, layout: Layout) -> Plan:
@@ -79,9 +83,13 @@ def _training(config: Config, unit: Unit, layout: Layout) -> Plan:
     schedule = chosen.chain(config.baselines.levels)
     levels = 1 if schedule is None else len(schedule)
     calls = kind.passes(chosen.recipe(tuning.unroll, tuning.proxy_steps), levels)
-    weights = parameters * BYTES * (5 if config.train.ema is not None else 4)
     flops = 3.0 * forward * batch * calls * updates
-    return Plan(unit, parameters, updates, flops, weights + round(kept * batch * calls))
+    try:
+        memory = training_bytes(config, unit, layout)
+    except (ValueError, RuntimeError):  # of a network or task that wants to see numbers
+        weights = parameters * BYTES * (5 if config.train.ema is not None else 4)
+        memory = weights + round(kept * batch * calls)
+    return Plan(unit, parameters, updates, flops, memory)
 
 
 def _measured(chosen: Method, spec: NetSpec, layout: Layout) -> tuple[int, int, int]:
