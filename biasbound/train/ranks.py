@@ -18,8 +18,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from biasbound.models.weights import load_newest
+from biasbound.train.average import MovingAverage
+from biasbound.train.options import TrainOptions
 
-__all__ = ["Rank", "agreed", "distributed", "newest", "shared"]
+__all__ = ["Rank", "agreed", "distributed", "divided", "newest", "shared"]
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=14)  # others wait while the first process generates data or scores
@@ -76,6 +78,20 @@ def newest(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
 
 def _update(found: tuple[dict[str, Tensor], dict[str, Any]] | None) -> int:
     return -1 if found is None else int(found[1]["progress"]["update"])
+
+
+def divided(objective: Any, average: MovingAverage | None, options: TrainOptions) -> Any:
+    """The weights of `objective.model` divided among the processes (`shards.Shards`), where the options ask for it."""
+    if not options.shard:
+        return None
+    if options.optimiser in ("soap", "muon"):
+        raise ValueError(
+            f"train.shard divides every weight among the processes, and {options.optimiser} needs whole matrices: use "
+            "adam or adamw"
+        )
+    from biasbound.train.shards import Shards  # imports more of torch than others need
+
+    return Shards(objective, objective.model, average)
 
 
 def shared(compute: Callable[[Tensor], Tensor], stacks: Sequence[Tensor]) -> list[Tensor]:

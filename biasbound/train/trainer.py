@@ -26,7 +26,7 @@ from biasbound.train.average import MovingAverage
 from biasbound.train.keep import Best
 from biasbound.train.optimisers import OPTIMISERS
 from biasbound.train.options import FitOptions, learning_rate
-from biasbound.train.ranks import Rank, distributed, newest
+from biasbound.train.ranks import Rank, distributed, divided, newest
 from biasbound.train.recompute import recomputing
 from biasbound.train.state import Progress, pack, unpack
 
@@ -107,7 +107,7 @@ class Trainer:
             getattr(model, "net", model).compile()  # losses ask the wrapper's network, not the wrapper
         self.average = None if options.ema is None else MovingAverage(model, options.ema)
         self.objective: Any = _Objective(model)
-        self.shards = self._divided() if options.shard and self.rank.world > 1 else None
+        self.shards = divided(self.objective, self.average, options) if self.rank.world > 1 else None
         self.parameters = list(model.parameters())
         make = find(OPTIMISERS, options.optimiser)
         self.optimiser = make(self.parameters, options.lr, options.weight_decay)
@@ -122,21 +122,10 @@ class Trainer:
         if self.rank.world > 1 and self.shards is None:
             self.objective = DistributedDataParallel(self.objective)
 
-    def _divided(self) -> Any:
-        """The weights divided among the processes."""
-        from biasbound.train.shards import Shards  # imports a second's worth of torch
-
-        if self.options.optimiser in ("soap", "muon"):
-            raise ValueError(
-                f"train.shard divides every weight among the processes, and {self.options.optimiser} needs whole "
-                "matrices: use adam or adamw"
-            )
-        return Shards(self.objective, self.model, self.average)
-
     def _asked(self) -> Iterator[Int64[np.ndarray, " b"]]:
         """The indices that all updates to come ask for, for reading ahead."""
-        coming = Order(**self.order.state())  # as it stands now, before the first update
-        return (indices[noise.rows.start : noise.rows.stop] for indices in coming for noise in self.parts)
+        order = Order(**self.order.state())  # as it is now, before anything is asked
+        return (indices[noise.rows.start : noise.rows.stop] for indices in order for noise in self.parts)
 
     @property
     def averaged(self) -> Any:

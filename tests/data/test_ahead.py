@@ -73,12 +73,13 @@ def test_what_cannot_be_read_is_raised_where_it_is_asked_for():
     assert numbers(batches([5])) == [5]
 
 
-def run(data, until=None, **more):
+def run(data, until=None, parts=1, **more):
     torch.manual_seed(0)
-    return Trainer(MODELS["v"](), data, len(DATA.frames), options(), **more).run(until)
+    return Trainer(MODELS["v"](), data, len(DATA.frames), options(accumulate=parts), **more).run(until)
 
 
-def test_a_training_that_reads_ahead_ends_with_the_same_bits_also_when_resumed(tmp_path):
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_training_that_reads_ahead_ends_with_the_same_bits_also_when_resumed(tmp_path, parts):
     here = []  # threads that read
 
     def read(i):
@@ -86,13 +87,13 @@ def test_a_training_that_reads_ahead_ends_with_the_same_bits_also_when_resumed(t
         return Batch(DATA.frames[torch.as_tensor(i), :2], DATA.conditions[torch.as_tensor(i)])
 
     ahead = Loader(read, lambda batch: batch)
-    plain = run(read, folder=tmp_path / "plain")
+    plain = run(read, parts=parts, folder=tmp_path / "plain")
     here.clear()
-    early = run(ahead, folder=tmp_path / "early")
+    early = run(ahead, parts=parts, folder=tmp_path / "early")
     assert threading.get_ident() not in here  # all that was asked for had been foretold
     assert same(weights(plain.averaged), weights(early.averaged))
-    run(ahead, 33, folder=tmp_path / "cut")
-    run(ahead, folder=tmp_path / "cut")
+    run(ahead, 33, parts, folder=tmp_path / "cut")
+    run(ahead, parts=parts, folder=tmp_path / "cut")
     assert same(*(load_newest(tmp_path / name)[0] for name in ("early", "cut")))
 
 
