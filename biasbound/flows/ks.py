@@ -51,7 +51,8 @@ def trajectory(
 
     def values(u_k: Tensor) -> Tensor:
         front.copy_(torch.view_as_real(u_k))
-        return torch.fft.irfft(padded, n=points)
+        u: Tensor = torch.fft.irfft(padded, n=points)
+        return u
 
     def nonlinear(u_k: Tensor, out: Tensor) -> None:
         u = values(u_k)

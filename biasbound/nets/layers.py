@@ -245,10 +245,15 @@ def _gathered(x: Field, points: Int64[Tensor, " P"]) -> Float[Tensor, "B P C"]:
 def _neighbours(grid: Sizes, steps: Sizes) -> Int64[Tensor, " P"]:
     """For each point of a grid, the points at these steps along its last axis, which is a circle."""
     place = np.arange(math.prod(grid)).reshape(grid)
-    return torch.from_numpy(np.stack([np.roll(place, -step, -1) for step in steps], -1).ravel())
+    return _index(np.stack([np.roll(place, -step, -1) for step in steps], -1))
 
 
 @lru_cache(64)
 def _wrapped(grid: Sizes, beyond: Sizes) -> Int64[Tensor, " P"]:
     """The points of a grid that is continued by `beyond` cells at both ends of each axis, round and round."""
-    return torch.from_numpy(np.pad(np.arange(math.prod(grid)).reshape(grid), [(r, r) for r in beyond], "wrap").ravel())
+    return _index(np.pad(np.arange(math.prod(grid)).reshape(grid), [(r, r) for r in beyond], "wrap"))
+
+
+@torch.inference_mode(False)  # it is kept, and a derivative may ask for it later
+def _index(points: Int64[np.ndarray, "*_N"]) -> Int64[Tensor, " P"]:
+    return torch.from_numpy(points.ravel())

@@ -61,6 +61,23 @@ def test_samples_do_not_see_each_other(config):
 
 
 @every_config
+def test_answers_without_a_gradient_are_the_same_to_the_last_bit(config):
+    """Neighbours are then gathered by an index instead of joined from pieces."""
+    net = awake(config)
+    inputs, log_snr = fields_for(config)
+    with torch.inference_mode():
+        found = net(inputs, log_snr)
+    assert torch.equal(found, net(inputs.requires_grad_(), log_snr))
+
+
+@pytest.mark.parametrize("reach", [(1, 2), (0, 3), (4, 7)])
+def test_a_grid_goes_on_round_and_round(reach, rng):
+    x = torch.randn(2, 3, 4, 5, generator=rng)
+    pieces, gathered = (layers.wrap(field, reach, ROUND)[0] for field in (x.clone().requires_grad_(), x))
+    assert torch.equal(pieces, gathered)
+
+
+@every_config
 def test_a_shifted_field_gives_a_shifted_result(config):
     net = awake(config).double()
     inputs, log_snr = (t.double() for t in fields_for(config))
