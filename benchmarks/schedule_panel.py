@@ -36,7 +36,7 @@ def measured(given: argparse.Namespace) -> list[dict[str, Any]]:
     material.normalisation, material.mask = emulator.normalisation, emulator.mask
     task = chain.frame.task
     found, scored = (material.pairs(split, given.pairs, task) for split in ("valid", "test"))
-    dense = Dense(chain, *found, chain.schedule, seed=given.seed, start=chain.rule.start)
+    dense = Dense(chain, *found, chain.schedule, given.seed, given.draws, chain.rule.start)
     rows = []
     for name, calls, ladder in schedules(dense, given.calls):
         error = inference_error(chain, *scored, ladder, draws=given.draws, generator=seeded(given.seed + 1))

@@ -262,7 +262,12 @@ def _front(verbs: Any) -> None:
     add("--pairs", type=count, default=128, help="pairs to measure on (default 128)")
     add("--draws", type=count, default=2, help="noise draws per pair (default 2)")
     add("--seed", type=seed, default=0, help="of the noise (default 0)")
-    add("--score", choices=("error", "crps"), default="error", help="compared by: error, or CRPS of the draws (default error)")
+    add(
+        "--score",
+        choices=("error", "crps"),
+        default="error",
+        help="compared by: error, or CRPS of the draws (default error)",
+    )
     add("--out", type=Path, metavar="JSON", help="write the front here")
     add("--take", metavar="K", help="write the ladder with K calls, or the `best`, to --ladder")
     add("--ladder", help="schedule file to write", **FILE)

@@ -108,7 +108,10 @@ class Diffusion(NetDenoiser, Model):
     def _score(self, x: Condition, y: State, generator: torch.Generator) -> Scalar:
         """The fair CRPS of a few answers in units of the target, with gradients through their chains."""
         how: dict[str, Any] = {"transition": self.transition, "generator": generator, "like": y}
-        made, unit = [sample(self, x, self.schedule, **how) for _ in range(self.recipe.members)], self.frame.target.unit(y)
+        made, unit = (
+            [sample(self, x, self.schedule, **how) for _ in range(self.recipe.members)],
+            self.frame.target.unit(y),
+        )
         return crps(torch.stack([error_of(self, one / unit, y / unit) for one in made])).mean()
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
