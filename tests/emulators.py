@@ -17,12 +17,16 @@ KINDS = {
     "direct residual": ("direct", frame(0.3), {}),
     "direct with history": ("direct", frame(0.3, history=2), {}),
     "refiner": ("refiner", frame(), {"refinements": 2, "sigma_min": 0.02}),
+    "edm": ("edm", frame(), {"sampler": "heun", "calls": 3, "sigma_max": 20.0}),
+    "recfm residual": ("recfm", frame(0.3), {"calls": 2}),
+    "member": ("member", frame(), {}),
 }
 
 
 def model(name):
     kind, own, options = KINDS[name]
-    spec = NetSpec("unet", own.task.inputs(1), 1, (16,), ("periodic",), {"width": 8, "multipliers": [1, 1]})
+    inputs = own.task.inputs(1) + find(MODELS, kind).extra(1)
+    spec = NetSpec("unet", inputs, 1, (16,), ("periodic",), {"width": 8, "multipliers": [1, 1]})
     return make(kind, stirred(spec.resolved().build(find(MODELS, kind).noisy), 0.15), own, options)
 
 

@@ -59,9 +59,7 @@ class Method:
     finetune: str = ""  # a key of FINETUNES that its model has
     network: str = field(default="", metadata=LATER)  # empty: the study's
     sampler: str = field(default="", metadata=LATER)  # empty: that of the training
-    calls: int = field(
-        default=0, metadata=LATER
-    )  # network calls per step, where the training leaves them open; 0: its own
+    calls: int = field(default=0, metadata=LATER)  # per step, where the training leaves them open; 0: its own
 
     def __post_init__(self) -> None:
         kind = find(MODELS, self.model)

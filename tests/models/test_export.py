@@ -59,6 +59,7 @@ KINDS = {  # with how many fields of noise
     "masked ddim": (lambda: small("diffusion", (16,), MASKED, prediction="v", transition="ddim", **CHAIN), 1),
     "ddpm": (lambda: small("diffusion", (8, 8), frame(), transition="ddpm", **CHAIN), 2),
     "refiner": (lambda: small("refiner", (16,), refinements=1), 1),
+    "edm": (lambda: small("edm", (16,), calls=2), 1),
 }
 
 

@@ -29,14 +29,23 @@ KINDS = {
     "direct": ("direct", (), {}, Recipe(1)),
     "direct residual": ("direct", (0.3,), {}, Recipe()),
     "refiner": ("refiner", (), {"refinements": 2, "sigma_min": 0.02}, Recipe()),
+    "edm": ("edm", (), {"calls": 3}, Recipe()),
+    "recfm residual": ("recfm", (0.3,), {"calls": 2}, Recipe()),
+    "meanflow": ("meanflow", (), {}, Recipe()),
+    "flowrefiner": ("flowrefiner", (), {}, Recipe()),
 }
+
+
+def added(name):
+    """Channels that a model adds to x."""
+    return find(MODELS, KINDS[name][0]).extra(1)
 
 
 def made(name, mask=MASK, net=None):
     kind, scale, options, recipe = KINDS[name]
     task = Forecast()
     frame = Frame(1, task, target_of(scale, task, 1), mask)
-    model = make(kind, stirred(Filter(condition=2)) if net is None else net, frame, options)
+    model = make(kind, stirred(Filter(condition=2 + added(name))) if net is None else net, frame, options)
     model.recipe = recipe
     return model
 
@@ -92,8 +101,8 @@ def test_the_network_is_shown_the_mask_as_the_last_channel_of_x(name):
     model = made(name, net=net)
     model.advance(advected(3)[:, 0] + 1, seeded())
     for *noisy, x in (call[:2] if model.noisy else call[:1] for call in seen):
-        assert x.shape[1] == 2
-        assert torch.equal(x[:, 1], MASK.float().expand(3, 16))
+        assert x.shape[1] == 2 + added(name)
+        assert torch.equal(x[:, -1], MASK.float().expand(3, 16))
         assert all(bool((field[..., ~MASK] == 0).all()) for field in (*noisy, x))
 
 
@@ -170,7 +179,7 @@ class Pointwise(nn.Module):
 def test_three_dimensions_are_so_many_points(name):
     """A pointwise network learns and answers the same on a cube and on its points in a row."""
     frames = torch.randn(3, 3, 1, 2, 4, 3, generator=seeded(3))
-    inputs = 2 if find(MODELS, KINDS[name][0]).noisy else 1
+    inputs = added(name) + (2 if find(MODELS, KINDS[name][0]).noisy else 1)
     model = made(name, None, Pointwise(inputs))
     whole, flat = trained_on(model, frames), trained_on(model, frames.flatten(3))
     assert torch.allclose(whole[0], flat[0], rtol=1e-5)
