@@ -8,7 +8,7 @@ JOBS   ?= 2
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: setup test laws test-fast test-slow lint types demo format check-well clean
+.PHONY: setup test laws test-fast test-slow lint types demo format check-well docs dist clean
 
 setup: $(READY)
 
@@ -53,6 +53,25 @@ test-slow: $(READY)
 # The Well's own loader, in an environment of its own, reads our files and agrees on every value.
 check-well: $(READY)
 	$(BIN)/python benchmarks/check_well.py --venv build/well
+
+# The site, in build/site: notebooks are run, and a warning is an error. Its environment is not that of the tests.
+docs: build/docs-venv/.ready
+	build/docs-venv/bin/python -m sphinx --fail-on-warning --keep-going -b html docs build/site
+
+build/docs-venv/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv build/docs-venv
+	build/docs-venv/bin/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	touch $@
+
+# Wheel and sdist in build/dist, checked, and each tried in a fresh environment of every Python of PYTHONS.
+PYTHONS ?= $(PYTHON)
+dist: build/dist-venv/.ready
+	build/dist-venv/bin/python benchmarks/wheel.py --release build/dist --pythons $(PYTHONS)
+
+build/dist-venv/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv build/dist-venv
+	build/dist-venv/bin/python -m pip install --quiet -c constraints.txt build twine numpy setuptools
+	touch $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build *.egg-info

@@ -1,6 +1,7 @@
 """Build the wheel, install it without extras in an environment of its own, and fit a .npy file from another folder.
 
 python benchmarks/wheel.py [--keep FOLDER]       prints each command and its result; takes minutes
+make dist PYTHONS="python3.11 python3.13"        with an sdist, checked, and with several Pythons
 
 What the wheel must hold beside its modules is checked first. Versions are those of constraints.txt.
 """
@@ -68,30 +69,56 @@ def checked(wheel: Path) -> None:
     print(f"{wheel.name}: {wheel.stat().st_size / 1e3:.0f} kB, {len(wanted())} files of the package, {other} not .py")
 
 
+def built(work: Path, source: Path) -> Path:
+    """The wheel of a source folder."""
+    run(source, sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", work, ".")
+    (wheel,) = work.glob("*.whl")
+    return wheel
+
+
+def released(folder: Path, source: Path) -> Path:
+    """The sdist, and the wheel made from it, in an empty folder; both as an index wants them. Needs build and twine."""
+    shutil.rmtree(folder, ignore_errors=True)
+    run(source, sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ".")
+    files = sorted(folder.iterdir())
+    run(folder, sys.executable, "-m", "twine", "check", "--strict", *files)
+    (wheel,) = (path for path in files if path.suffix == ".whl")
+    return wheel
+
+
+def tried(wheel: Path, python: str, work: Path) -> None:
+    """Install a wheel in a fresh environment of a Python, and use it from another folder."""
+    print(f"== {wheel.name} with {python}", flush=True)
+    elsewhere = work / "elsewhere"
+    elsewhere.mkdir(parents=True)
+    run(work, python, "-m", "venv", "fresh")
+    programs = work / "fresh" / "bin"
+    run(work, programs / "python", "-m", "pip", "install", "--quiet", "-c", PROJECT / "constraints.txt", wheel)
+    wave = np.sin(2 * np.pi * (np.arange(32) / 32 - 0.02 * np.arange(60)[:, None]))
+    np.save(elsewhere / "x.npy", wave.astype(np.float32))
+    told = ("fit", "x.npy", "--dt", "0.1", "--updates", "4", "--out", "fitted", "--quiet")
+    run(elsewhere, programs / "biasbound", *told)
+    run(elsewhere, programs / "python", "-c", LOADS)
+    told = ("predict", "fitted/emulator", "--data", "x.npy", "--dt", "0.1", "--steps", "3", "--out", "p.nc")
+    run(elsewhere, programs / "biasbound", *told)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", type=Path, help="an empty folder to work in, which stays")
+    parser.add_argument("--release", type=Path, help="build wheel and sdist into this folder, and check both")
+    parser.add_argument("--pythons", nargs="+", default=[sys.executable], help="interpreters to try the wheel with")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         work = (given.keep or Path(temporary)).resolve()
-        elsewhere = work / "elsewhere"
-        elsewhere.mkdir(parents=True)
         source = copied(work / "source")
-        run(source, sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", work, ".")
-        (wheel,) = work.glob("*.whl")
+        wheel = built(work, source) if given.release is None else released(given.release.resolve(), source)
         checked(wheel)
-        run(work, sys.executable, "-m", "venv", "fresh")
-        programs = work / "fresh" / "bin"
-        constraints = PROJECT / "constraints.txt"
-        run(work, programs / "python", "-m", "pip", "install", "--quiet", "-c", constraints, wheel)
-        wave = np.sin(2 * np.pi * (np.arange(32) / 32 - 0.02 * np.arange(60)[:, None]))
-        np.save(elsewhere / "x.npy", wave.astype(np.float32))
-        told = ("fit", "x.npy", "--dt", "0.1", "--updates", "4", "--out", "fitted", "--quiet")
-        run(elsewhere, programs / "biasbound", *told)
-        run(elsewhere, programs / "python", "-c", LOADS)
-        told = ("predict", "fitted/emulator", "--data", "x.npy", "--dt", "0.1", "--steps", "3", "--out", "p.nc")
-        run(elsewhere, programs / "biasbound", *told)
-    print("the wheel fits, and its emulator loads")
+        for number, python in enumerate(given.pythons):
+            tried(wheel, python, work / f"python-{number}")
+            if given.keep is None:
+                shutil.rmtree(work / f"python-{number}")
+    print(f"the wheel fits, and its emulator loads, with {', '.join(given.pythons)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the README says must run."""
+"""What the README and the site say must run, and every page of the site can be reached."""
 
 import re
 import shlex
@@ -12,12 +12,19 @@ import torch
 
 import biasbound
 from biasbound.cli import main
+from biasbound.core import schedule
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
 from biasbound.flows import FLOWS
+from biasbound.models import model
 from biasbound.report import figures
+from biasbound.study.config import SECTIONS
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+
+import reference
+
 TESTS = "\n".join(p.read_text() for p in (ROOT / "tests").rglob("test_*.py"))
 
 
@@ -33,6 +40,7 @@ def test_the_readme_program_runs(tmp_path):
 
 PAGES = (
     "README.md",
+    "docs/start.md",
     "docs/studies.md",
     "docs/report.md",
     "docs/data.md",
@@ -42,12 +50,10 @@ PAGES = (
     "docs/scale.md",
     "docs/interop.md",
 )
-PROSE = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    *(f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md"))),
-)
+MADE = {"commands.md", "config.md", "api.md", *(f"api-{package}.md" for package in reference.API)}  # in docs/reference
+SITE = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md") if p.parent.name != "reference")
+NOTEBOOKS = [page for page in SITE if page.startswith("docs/notebooks/")]
+PROSE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", *SITE)
 # Commands of the pages, at the size of a test: what a page says → what is run.
 SMALLER = {
     "--preset ks-demo": "--preset ks-smoke --methods direct-residual,adaptive-scaled-residual,"
@@ -131,6 +137,33 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
     (program,) = (p for p in programs("docs/fit.md") if p.startswith("import biasbound as bb"))
     exec(program.replace("minutes=5", "updates=2, quiet=True"), found := {})  # noqa: S102
     assert found["rollout"].states.shape == (8, 20, 2, 1, 64)
+    for page in ("docs/start.md", "docs/index.md"):
+        (program,) = programs(page)
+        program = program.replace("bb.fit(data, minutes=5)", "fitted")  # the fit above
+        exec(program, known := {"fitted": found["fitted"]})  # noqa: S102
+        assert known["rollout"].states.shape == (8, 20, 25, 1, 64)
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS)
+@pytest.mark.long
+def test_cells_of_notebooks_run(page, tmp_path, monkeypatch):
+    """At the size of a test; the build of the site runs them as they are."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    cells = re.findall(r"```\{code-cell\} ipython3\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert len(cells) > 3
+    program = "".join(cells).replace("updates=60", "updates=2").replace("range(400)", "range(20)")
+    exec(program, {})  # noqa: S102
+
+
+@pytest.mark.usefixtures("own_names")
+def test_what_a_page_adds_is_known(monkeypatch):
+    monkeypatch.setattr(schedule, "SCHEDULES", schedule.SCHEDULES.copy())
+    monkeypatch.setattr(model, "MODELS", model.MODELS.copy())
+    for program in programs("docs/add.md"):
+        exec(program, {})  # noqa: S102
+    assert len(schedule.SCHEDULES["even"](5)) == 5
+    assert not model.MODELS["halved"].noisy
 
 
 def test_lines_of_documents_are_short():
@@ -155,8 +188,59 @@ def test_every_decision_names_tests_that_exist():
             assert f"def {name}(" in TESTS, name
 
 
+def prose(path):
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(path):
+    """The names by which headings of a page are linked, as GitHub and MyST make them."""
+    heads = re.findall(r"^#+ (.+)$", prose(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", head)).strip().lower().replace(" ", "-") for head in heads}
+
+
 @pytest.mark.parametrize("page", PROSE)
 def test_links_and_pictures_point_to_files(page):
     path = ROOT / page
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", path.read_text()):
-        assert (path.parent / target).exists(), target
+    for target, _, place in re.findall(r"\]\((?!https?:)([^)#]*)(#?)([^)]*)\)", prose(path)):
+        if target.rpartition("/")[0].endswith("reference"):
+            assert target.rpartition("/")[2] in MADE, target
+            continue
+        found = path.parent / target if target else path
+        assert found.exists(), target
+        assert not place or place in anchors(found), (target, place)
+
+
+def test_every_page_is_in_one_table_of_contents():
+    listed = [
+        f"docs/{entry}.md"
+        for tree in re.findall(r"```\{toctree\}\n(.*?)```", (ROOT / "docs/index.md").read_text(), re.DOTALL)
+        for entry in tree.splitlines()
+        if entry and not entry.startswith(":")
+    ]
+    made = [entry for entry in listed if entry.startswith("docs/reference/")]
+    assert sorted({*listed} - {*made}) == sorted({*SITE} - {"docs/index.md"})
+    assert {Path(entry).name for entry in made} <= MADE
+    assert len(listed) == len({*listed})
+
+
+def test_the_reference_names_every_command_and_field_with_its_meaning():
+    commands, config = reference.commands(), reference.config()
+    for words in ("fit", "data convert", "diagnose", "predict", "score", "schedule front"):
+        assert f"\n## biasbound {words}\n" in commands
+    assert all(f"`biasbound {verb}`" in commands for verb in STUDY)
+    empty = [line for line in (commands + config).splitlines() if line.startswith("| `") and line.endswith("|  |")]
+    assert empty == [], "an option or a field without help"
+    assert {f"`{section}." in config for section in SECTIONS} == {True}
+
+
+def test_the_reference_tells_what_docstrings_say():
+    text = reference.api("metrics")
+    assert "::::{py:function} biasbound.metrics.scores.score(rollout:" in text
+    assert "```pycon\n>>> from biasbound.data import Trajectories" in text
+    assert text.count("::::{") * 2 == text.count("\n::::\n") + text.count("::::{")
+
+
+def test_the_site_says_the_version_of_the_package():
+    assert f"version: {biasbound.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert re.search(rf"^## {re.escape(biasbound.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
