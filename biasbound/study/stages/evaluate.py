@@ -9,6 +9,7 @@ import torch
 
 from biasbound._io import write_json
 from biasbound.core.bias import BiasRow, Measure, bias_curve
+from biasbound.data.formats.numpy import open_array
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics import FewSamples, Interval, Scene
 from biasbound.metrics.globe import Globe, latitude_axis
@@ -72,7 +73,7 @@ def _rolled_out(job: EvaluateJob, place: Place) -> tuple[Emulator, np.ndarray]:
         return made, roll(made, material.test, alike, place.seed)[0]
     emulator = load(place.emulator())
     emulator.model.to(material.device)
-    return emulator, np.load(place.inputs["rollout"] / "prediction.npy", mmap_mode="r", allow_pickle=False)
+    return emulator, open_array(place.inputs["rollout"] / "prediction.npy")
 
 
 def single_steps(emulator: Emulator, test: Trajectories, count: int, device: str) -> tuple[np.ndarray, np.ndarray]:
