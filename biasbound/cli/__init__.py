@@ -37,17 +37,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"there is not enough memory for this ({error or 'the last request failed'}); ask for less, or use less data"
         )
         return 2
-    except RecursionError:
+    except RecursionError:  # a kind of RuntimeError
         say("something in the input is nested too deeply; simplify it")
         return 2
+    except RuntimeError as error:  # torch has no MemoryError
+        if "alloc" not in str(error):
+            return _unforeseen(error, argv)
+        say(f"there is not enough memory for this ({str(error)[:100]}); ask for less, or use less data")
+        return 2
     except Exception as error:  # noqa: BLE001 - the last line of defence
-        what = f"{type(error).__name__}: {error}"
-        say(
-            f"an internal error ({what[:200]}), which is a bug: nothing that was finished is lost; {report_of(error, argv)}"
-        )
-        return 70
+        return _unforeseen(error, argv)
     finally:
         sys.stdout, sys.stderr = before if None not in before else (sys.stdout, sys.stderr)
+
+
+def _unforeseen(error: Exception, argv: list[str]) -> int:
+    """The last line of defence: one sentence, and the whole story in a file."""
+    what = f"{type(error).__name__}: {error}"[:200]
+    say(f"an internal error ({what}), which is a bug: nothing that was finished is lost; {report_of(error, argv)}")
+    return 70
 
 
 def _called(argv: list[str]) -> int:

@@ -45,8 +45,7 @@ def study(wish: Wish) -> int:
     first = int(os.environ.get("RANK", "0")) == 0  # under torchrun the first process alone speaks and keeps the folder
     if first and wish.warning:
         print(f"warning: {wish.warning}", file=sys.stderr)
-    if wish.verb != "report":
-        require_possible(wish.config)
+    require_possible(wish.config)
     if wish.dry:
         dry_run(wish.run, wish.config, units, manner)
         return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from biasbound.data.formats.numpy import open_array
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics.arrays import Mask, at_points
 from biasbound.metrics.globe import Globe
@@ -46,12 +47,11 @@ def mask_of(truth: Trajectories) -> Mask | None:
 def _open(path: Path, rank: int) -> np.ndarray:
     """The array, with members first; `rank` is the number of axes of the truth."""
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        found = open_array(path)
     except (OSError, ValueError, EOFError) as error:
         raise ValueError(f"{path} cannot be read as a .npy array of floats ({error}); write it with np.save") from None
-    if not isinstance(found, np.ndarray) or found.dtype.kind != "f":
-        kind = found.dtype if isinstance(found, np.ndarray) else "an archive"
-        raise ValueError(f"{path} holds {kind}; write one array of floats with np.save")
+    if found.dtype.kind != "f":
+        raise ValueError(f"{path} holds {found.dtype}; write one array of floats with np.save")
     if found.ndim not in (rank, rank + 1):
         raise ValueError(
             f"{path} has the shape {found.shape}; give it (S, K, C, *N) or (M, S, K, C, *N), "

@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from biasbound._io import read_json, read_lines
 from biasbound.data.formats import load
+from biasbound.data.formats.numpy import open_array
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics import energy_spectrum
 from biasbound.metrics.arrays import filled
@@ -210,7 +211,7 @@ def _rollout(path: Path) -> Rollout | None:
         return None
     told: RolloutFile = read_json(path / "rollout.json", RolloutFile, "roll the emulator out again")
     try:
-        prediction = np.load(file, mmap_mode="r", allow_pickle=False)
+        prediction = open_array(file)
     except (OSError, ValueError) as error:
         raise ValueError(f"{file} is not a readable array ({error}); roll the emulator out again") from None
     if prediction.ndim < 5 or prediction.dtype.kind != "f" or 0 in prediction.shape:

@@ -39,6 +39,17 @@ def header_of(file: IO[bytes], where: object) -> tuple[tuple[int, ...], bool, np
     return shape, fortran, dtype
 
 
+def open_array(path: Path) -> np.ndarray:
+    """A .npy file as a memory map, once its header proved to be that of an array which the file holds."""
+    with open_regular(path) as file:
+        shape, _, dtype = header_of(file, path)
+        missing = file.tell() + math.prod(shape) * dtype.itemsize - path.stat().st_size
+    if missing > 0:
+        raise ValueError(f"{path}: found a truncated array, {missing} bytes short; copy it again")
+    found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    return found
+
+
 def _header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     """Shape, dtype and offset of the first value."""
     with open_regular(path) as file:

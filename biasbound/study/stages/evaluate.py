@@ -9,6 +9,7 @@ import torch
 
 from biasbound._io import write_json
 from biasbound.core.bias import BiasRow, Measure, bias_curve
+from biasbound.data.formats.numpy import open_array
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics import FewSamples, Interval, Scene
 from biasbound.metrics.globe import Globe, latitude_axis
@@ -73,9 +74,7 @@ def _rolled_out(job: EvaluateJob, place: Place) -> tuple[Emulator, np.ndarray]:
         made = Emulator(model, material.normalisation, data.channels, data.dt, data.conditions)
         alike = replace(job.rollout, members=min(2, job.rollout.members))  # two are enough for a score of ensembles
         return made, roll(made, material.test, alike, place.seed)[0]
-    return placed(place, job.sampled), np.load(
-        place.inputs["rollout"] / "prediction.npy", mmap_mode="r", allow_pickle=False
-    )
+    return placed(place, job.sampled), open_array(place.inputs["rollout"] / "prediction.npy")
 
 
 def single_steps(emulator: Emulator, test: Trajectories, count: int, device: str) -> tuple[np.ndarray, np.ndarray]:
