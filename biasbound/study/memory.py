@@ -1,7 +1,8 @@
 """The memory of a study's trainings and rollouts, before anything is computed."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 
@@ -20,24 +21,20 @@ from biasbound.train.footprint import of_step, of_update
 __all__ = ["rollout_bytes", "training_bytes"]
 
 
-class _Empty(NamedTuple):
+@dataclass(frozen=True)
+class _Empty(NetSpec):
     """A network that is built without values."""
 
-    spec: NetSpec
-
-    @property
-    def outputs(self) -> int:
-        return self.spec.outputs
-
-    def build(self, noisy: bool) -> Any:
+    def build(self, noisy: bool = True) -> Any:
         with torch.device("meta"):
-            return self.spec.build(noisy)
+            return super().build(noisy)
 
 
 def _model(config: Config, chosen: Method, layout: Layout) -> Model:
     """The model of a method, without values; a ladder that is still to be found has a few levels."""
     task = task_of(config.task, layout)
-    spec: Any = _Empty(network_for(config.network, layout, task, config.data.conditions))
+    found = network_for(config.network.of(chosen.network), layout, task, config.data.conditions)
+    spec = _Empty(**{f.name: getattr(found, f.name) for f in fields(found)})
     made = config.baselines
     settings = Settings(chosen.chain(made.levels, made.cap) or log_uniform(3), refinements=made.refinements)
     return chosen.build(spec, task, 1.0, chosen.options(settings)).to("meta")
