@@ -43,11 +43,11 @@ def command_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     for verb, (_, what, _) in STUDY_COMMANDS.items():
         commands.add_parser(verb, help=what, add_help=False)  # `main` hands them over before
     status = _command(commands, "show:status", "where a run stands", "status runs/ks-demo")
-    status.add_argument("folder", metavar="RUN", type=Path)
+    status.add_argument("folder", metavar="RUN", type=Path, help="the folder of a run")
     what = "several runs in one table, common figures and one page"
     several = _command(commands, "study:compare", what, "compare runs/a runs/b --out comparison")
-    several.add_argument("folders", metavar="RUN", type=Path, nargs="+")
-    several.add_argument("--out", required=True, **FOLDER)
+    several.add_argument("folders", metavar="RUN", type=Path, nargs="+", help="folders of runs")
+    several.add_argument("--out", required=True, help="where table, figures and page go", **FOLDER)
     _diagnose(commands)
     _predict(commands)
     _export(commands)
@@ -99,8 +99,8 @@ def _data(parts: Any, typed: Sequence[str]) -> None:
     info.add_argument("--trajectory", type=seed, default=0, metavar="I", help="which to draw")
     info.add_argument("--force", action="store_true", help="replace an existing picture")
     convert = _command(parts, "data:convert", "read A in any format, write it as B")
-    convert.add_argument("source", type=Path, metavar="A")
-    convert.add_argument("target", type=Path, metavar="B")
+    convert.add_argument("source", type=Path, metavar="A", help="file or folder to read")
+    convert.add_argument("target", type=Path, metavar="B", help="file to write; its ending says the format")
     formats = f"of B: {', '.join(known(FORMATS))} (default: by its ending: .h5, .npy, .nc, .zarr)"
     convert.add_argument("--format", metavar="NAME", help=formats)
     _momentum(convert)
@@ -120,15 +120,25 @@ def _title(name: str) -> str:
 
 
 def _flow(parser: argparse.ArgumentParser, name: str) -> None:
-    parser.add_argument("--out", required=True, **FILE)
+    parser.add_argument("--out", required=True, help="file to write", **FILE)
     parser.add_argument("--size", default="small", help="a named size (default: small)")
-    parser.add_argument("--split", choices=("train", "valid", "test"), default="train")
+    parser.add_argument(
+        "--split",
+        choices=("train", "valid", "test"),
+        default="train",
+        help="which part of the data set, each with seeds of its own (default train)",
+    )
     parser.add_argument("--trajectories", type=count, metavar="N", help="instead of the size's")
     parser.add_argument("--seed", type=seed, default=0, metavar="S", help="of the random numbers")
     other = "any other setting of the flow; may be repeated"
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=other)
     parser.add_argument("--jobs", type=count, metavar="N", help="processes (default: all cores)")
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "float64"),
+        default="float32",
+        help="of the numbers in the file (default float32)",
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE, or an unfinished one of other settings")
     parser.set_defaults(run="biasbound.cli.data:make", flow=name)
 
@@ -179,13 +189,13 @@ def _predict(commands: Any) -> None:
     what = "roll a saved emulator out from the first frames of a file"
     parser = _command(commands, "tools:predict", what, f"predict {EMULATOR} --data test.h5 --out p.nc")
     add = parser.add_argument
-    add("emulator", type=Path, metavar="EMULATOR")
-    add("--data", required=True, **FILE)
+    add("emulator", type=Path, metavar="EMULATOR", help="an emulator's folder")
+    add("--data", required=True, help="trajectories whose first frames are the start", **FILE)
     add("--out", required=True, help="a .nc, .zarr, .h5 or .npy file, written frame by frame", **FILE)
     add("--steps", type=count, help="frames to predict (default: as many as the file has)")
     add("--trajectories", type=count, help="how many (default: all)")
-    add("--members", type=count, default=1)
-    add("--seed", type=seed, default=0)
+    add("--members", type=count, default=1, help="per initial state (default 1)")
+    add("--seed", type=seed, default=0, help="of the noise (default 0)")
     add("--constrain", metavar="NAME", help="project every estimate onto states that are zero-mean or divergence-free")
     add("--force", action="store_true", help="replace an existing file")
     _network(parser)
@@ -196,9 +206,9 @@ def _export(commands: Any) -> None:
     what = "write one step of a saved emulator as a program for other software, its noise as an input"
     parser = _command(commands, "tools:export", what, f"export {EMULATOR} --format onnx --out step.onnx")
     add = parser.add_argument
-    add("emulator", type=Path, metavar="EMULATOR")
+    add("emulator", type=Path, metavar="EMULATOR", help="an emulator's folder")
     add("--format", choices=("torch", "onnx"), default="torch", help="torch.export's .pt2 (default), or ONNX")
-    add("--out", required=True, **FILE)
+    add("--out", required=True, help="file to write", **FILE)
     add("--grid", metavar="N,N,…", help="points of the fields (default: as the network was built)")
     _network(parser)
 
@@ -222,7 +232,7 @@ def _schedule(commands: Any) -> None:
         title="commands", required=True, metavar="COMMAND"
     )
     show = _command(verbs, "schedules:show", "print a schedule file", "schedule show ladder.json")
-    show.add_argument("file", metavar="FILE")
+    show.add_argument("file", metavar="FILE", help="a schedule file")
     what = "write a standard schedule, or one from your own levels"
     example = "schedule make log-uniform -T 16 --sigma-min 0.01 --over sigma --out levels.json"
     add = _command(verbs, "schedules:make", what, example).add_argument
@@ -236,15 +246,15 @@ def _schedule(commands: Any) -> None:
     add("--out", required=True, metavar="FILE", help="JSON file to write")
     what, example = "draw schedules beside each other", "schedule plot cosine.json ladder.json --out schedules.png"
     add = _command(verbs, "schedules:plot", what, example).add_argument
-    add("files", nargs="+", metavar="FILE")
-    add("--out", type=Path, required=True, metavar="PNG")
+    add("files", nargs="+", metavar="FILE", help="schedule files")
+    add("--out", type=Path, required=True, metavar="PNG", help="picture to write")
     what = "write a schedule for other programs"
     add = _command(
         verbs, "schedules:export", what, "schedule export ladder.json --format csv --out ladder.csv"
     ).add_argument
-    add("file", metavar="FILE")
+    add("file", metavar="FILE", help="a schedule file")
     add("--format", choices=EXPORTS, default="txt", help="the file that they read (docs/interop.md)")
-    add("--out", required=True, **FILE)
+    add("--out", required=True, help="file to write", **FILE)
     _front(verbs)
 
 
