@@ -8,7 +8,7 @@ JOBS   ?= 2
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: setup test laws test-fast test-slow lint types demo format check-well clean
+.PHONY: setup test laws test-fast test-slow lint types demo format check-well attack clean
 
 setup: $(READY)
 
@@ -53,6 +53,10 @@ test-slow: $(READY)
 # The Well's own loader, in an environment of its own, reads our files and agrees on every value.
 check-well: $(READY)
 	$(BIN)/python benchmarks/check_well.py --venv build/well
+
+# Damaged files, bad options, kills and odd surroundings by the thousand, with a table at the end (docs/trust.md).
+attack: $(READY)
+	$(BIN)/python benchmarks/attack.py --jobs $(JOBS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build *.egg-info

@@ -105,7 +105,7 @@ def forked(act: Callable[[int, int], tuple[int, Any, str]], number: int, count: 
         os.close(reading)
         try:
             answer: Any = act(number, count)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - of the harness itself
             answer = (0, [("the harness", repr(error))], "")
         with os.fdopen(writing, "w", encoding="utf-8") as stream:
             json.dump(answer, stream)
@@ -134,7 +134,9 @@ def fought(part: Part, act: Any, chunk: int, jobs: int, deadline: float) -> None
             part.note = json.dumps([old[0] + told[0], old[1] + told[1], round(max(old[2], told[2]), 2)])
         for name, said in findings:
             print(f"FOUND {part.name}: {name}\n      {said[-1200:]}", flush=True)
-        print(f"{part.name}: {part.cases} of {part.wanted}, {len(part.findings)} findings", file=sys.stderr, flush=True)
+        print(
+            f"{part.name}: {part.cases} of {part.wanted}, {len(part.findings)} findings", file=sys.stderr, flush=True
+        )
     part.seconds = time.monotonic() - begun
 
 
@@ -150,8 +152,9 @@ def main() -> int:
     if given.case:
         return once(given.case)
     begun = time.monotonic()
-    import biasbound.cli.study  # noqa: F401 - children have it all
     from odd import ODD
+
+    import biasbound.cli.study  # noqa: F401 - children have it all
 
     plan: list[tuple[Part, Any, int]] = [
         (Part("files", given.files), files, CHUNK["files"]),
@@ -170,7 +173,9 @@ def main() -> int:
         if part.note:
             accepted, refused, slowest = json.loads(part.note)
             print(f"{'':<26} {accepted} read, {refused} refused in a sentence, the slowest took {slowest} s")
-    print(f"{'all':<26} {sum(p.cases for p, _, _ in chosen):>7} {'':>7} {'':>9} {(time.monotonic() - begun) / 60:>8.1f}")
+    print(
+        f"{'all':<26} {sum(p.cases for p, _, _ in chosen):>7} {'':>7} {'':>9} {(time.monotonic() - begun) / 60:>8.1f}"
+    )
     return sum(bool(p.findings) or p.cases < p.wanted for p, _, _ in chosen)
 
 

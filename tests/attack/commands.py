@@ -15,9 +15,38 @@ from biasbound.core.schedule import linear
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
 
-TINY = ("--preset", "ks-smoke", "--jobs", "1", "--train.updates", "6", "--train.evaluations", "1", "--evaluate.gradients", "0")
-TINY += ("--data.settings", json.dumps({"trajectories": 3, "frames": 12}), "--train.checkpoint_every", "2", "--train.log_every", "2")
-TINY += ("--rollout.steps", "3", "--evaluate.pairs", "4", "--train.pairs", "4", "--search.pairs", "4", "--search.levels", "4")
+TINY = (
+    "--preset",
+    "ks-smoke",
+    "--jobs",
+    "1",
+    "--train.updates",
+    "6",
+    "--train.evaluations",
+    "1",
+    "--evaluate.gradients",
+    "0",
+)
+TINY += (
+    "--data.settings",
+    json.dumps({"trajectories": 3, "frames": 12}),
+    "--train.checkpoint_every",
+    "2",
+    "--train.log_every",
+    "2",
+)
+TINY += (
+    "--rollout.steps",
+    "3",
+    "--evaluate.pairs",
+    "4",
+    "--train.pairs",
+    "4",
+    "--search.pairs",
+    "4",
+    "--search.levels",
+    "4",
+)
 TINY += ("--search.rounds", "2", "--search.updates", "4", "--evaluate.steps", "1,3")
 STUDY = ("run/0*/**/*.h5", "run/0*/**/*.safetensors", "run/0*/**/*.npy", "run/results.jsonl", "run/config.yaml")
 
@@ -36,13 +65,24 @@ def inputs(folder: Path) -> Path:
 
 def study(verb: str, *methods: str) -> Command:
     """A study command, up to its stage, for a few methods."""
-    words = (verb, "run", *TINY, "--methods", ",".join(methods), *(("--method", ",".join(methods)) if verb != "run" else ()))
+    words = (
+        verb,
+        "run",
+        *TINY,
+        "--methods",
+        ",".join(methods),
+        *(("--method", ",".join(methods)) if verb != "run" else ()),
+    )
     return Command(f"{verb} {','.join(methods)}", words, STUDY, resumes=True)
 
 
 PREDICT = ("predict", "e", "--data", "waves.h5", "--members", "2", "--steps", "4", "--force", "--out")
 QUICK = [
-    Command("data ks", ("data", "ks", "--size", "smoke", "--trajectories", "2", "--set", "frames=5", "--jobs", "1", "--out", "k.h5"), ("k.h5",)),
+    Command(
+        "data ks",
+        ("data", "ks", "--size", "smoke", "--trajectories", "2", "--set", "frames=5", "--jobs", "1", "--out", "k.h5"),
+        ("k.h5",),
+    ),
     Command("convert to native", ("data", "convert", "flow.h5", "c.h5", "--force"), ("c.h5",)),
     Command("convert to NetCDF", ("data", "convert", "flow.h5", "c.nc", "--force"), ("c.nc",)),
     Command("convert to NumPy", ("data", "convert", "flow.h5", "c.npy", "--force"), ("c.npy",)),
@@ -54,4 +94,9 @@ QUICK = [
     Command("predict npy", (*PREDICT, "q.npy"), ("q.npy",)),
     Command("score", ("score", "p.npy", "--truth", "waves.h5", "--out", "rows.jsonl"), ("rows.jsonl",)),
 ]
-STUDIES = [study("run", "direct", "linear"), study("evaluate", "adaptive-v"), study("finetune", "linear-proxy"), study("evaluate", "refiner")]
+STUDIES = [
+    study("run", "direct", "linear"),
+    study("evaluate", "adaptive-v"),
+    study("finetune", "linear-proxy"),
+    study("evaluate", "refiner"),
+]

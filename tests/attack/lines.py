@@ -17,7 +17,20 @@ from biasbound.cli.parser import command_parser
 from biasbound.cli.wish import STUDY_COMMANDS, _parser
 from biasbound.study.parsing import presets
 
-WORDS = ("x", "", "1.5.2", "--", "\x1b[2J", "[[[[", "{a: [}", "nan nan", "99999999999999999999999999x", "\u202e7", "0x", "½")
+WORDS = (
+    "x",
+    "",
+    "1.5.2",
+    "--",
+    "\x1b[2J",
+    "[[[[",
+    "{a: [}",
+    "nan nan",
+    "99999999999999999999999999x",
+    "\u202e7",
+    "0x",
+    "½",
+)
 NUMBERS = ("-1", "nan", "inf", "-inf", "1e999", "-9223372036854775809")
 START = ["--preset", "ks-smoke", "--dry-run", "--jobs", "1"]
 
@@ -43,7 +56,11 @@ def options() -> list[Option]:
         for action in _parser(verb, base)._actions:
             if action.option_strings and action.dest not in ("help", "config", "print_config", "preset"):
                 kind = str(getattr(action, "_typehint", None) or action.type or "")
-                numeric = any(word in kind for word in ("int", "float", "count")) and "str" not in kind and "dict" not in kind
+                numeric = (
+                    any(word in kind for word in ("int", "float", "count"))
+                    and "str" not in kind
+                    and "dict" not in kind
+                )
                 flag = action.nargs == 0
                 found.append(Option((verb, "RUN", *START), action.option_strings[0], numeric, flag=flag))
     return found
@@ -163,7 +180,9 @@ def _refused(line: list[str], name: str, folder: Path) -> None:
         raise Accepted(f"exit code {code}: {line}: {text[-300:]}")
     plain, last = name.lstrip("-"), name.rpartition(".")[2].lstrip("-")
     value = line[-1].partition("=")[2]
-    named = any(word and word in text for word in (plain, last, plain.replace("-", "_"), value, "the following arguments"))
+    named = any(
+        word and word in text for word in (plain, last, plain.replace("-", "_"), value, "the following arguments")
+    )
     if not named or "Traceback" in text or len(text.strip().splitlines()) != 1 or "\x1b" in text:
         raise Accepted(f"{line}: {text[-300:]}")
     raise ValueError(text.strip())  # as it should be

@@ -13,7 +13,25 @@ import h5py
 import numpy as np
 
 EXTREMES = (0, 1, -1, -7, -16, -17, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1)
-ODD: tuple[Any, ...] = (None, True, -1, 0, 3, 1.5, 1e308, -(2**70), "", "x", "../../x", "\x1b[2J", [], {}, [[]], [None], {"a": {}})
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    3,
+    1.5,
+    1e308,
+    -(2**70),
+    "",
+    "x",
+    "../../x",
+    "\x1b[2J",
+    [],
+    {},
+    [[]],
+    [None],
+    {"a": {}},
+)
 DEEP = "[" * 5000
 TEXTS = (".json", ".jsonl", ".yaml", ".zattrs")
 
@@ -88,7 +106,9 @@ def _structure(data: bytes, rng: random.Random) -> bytes:
         lines = data.decode(errors="replace").split("\n")
         i = rng.randrange(len(lines))
         key = lines[i].partition(":")[0]
-        lines[i] = rng.choice(("", "]", "- ", f"{key}: {rng.choice(ODD)!r}", f"{key}: *a", "\t", lines[i] * 2, "{", '{"a": 1}'))
+        lines[i] = rng.choice(
+            ("", "]", "- ", f"{key}: {rng.choice(ODD)!r}", f"{key}: *a", "\t", lines[i] * 2, "{", '{"a": 1}')
+        )
         return "\n".join(lines).encode(errors="surrogatepass")
     for _ in range(rng.choice((1, 1, 2))):
         told = _changed(told, rng)
@@ -128,7 +148,9 @@ def _rewritten(data: bytes, folder: Path, rng: random.Random) -> bytes:
 
 
 def _other(thing: Any, rng: random.Random) -> None:
-    odd = rng.choice((3, "x", b"\xff", np.nan, h5py.Empty("f4"), np.zeros((2, 2)), np.array([], "f4"), [1.5, -1.0], "{}", "["))
+    odd = rng.choice(
+        (3, "x", b"\xff", np.nan, h5py.Empty("f4"), np.zeros((2, 2)), np.array([], "f4"), [1.5, -1.0], "{}", "[")
+    )
     names = list(thing.attrs)
     if names and rng.random() < 0.6:
         name = rng.choice(names)

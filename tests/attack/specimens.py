@@ -84,7 +84,9 @@ def _matlab73(folder: Path) -> Path:
 def _netcdf3(folder: Path) -> Path:
     import xarray
 
-    found = xarray.Dataset({"u": (("time", "x"), np.random.default_rng(0).normal(size=(9, 8)))}, {"time": np.arange(9.0)})
+    found = xarray.Dataset(
+        {"u": (("time", "x"), np.random.default_rng(0).normal(size=(9, 8)))}, {"time": np.arange(9.0)}
+    )
     found.to_netcdf(folder / "a.nc", engine="scipy")
     return folder / "a.nc"
 
@@ -112,7 +114,16 @@ def _prediction(folder: Path) -> Path:
     return folder / "p.npy"
 
 
-ROW = {"dataset": "ks", "method": "direct", "seed": 0, "metric": "mse", "step": 1, "value": 1.0, "low": 0.5, "high": 2.0}
+ROW = {
+    "dataset": "ks",
+    "method": "direct",
+    "seed": 0,
+    "metric": "mse",
+    "step": 1,
+    "value": 1.0,
+    "low": 0.5,
+    "high": 2.0,
+}
 ROW |= {"nfe": 1, "updates": 1, "seconds": 0.0}
 
 
@@ -121,7 +132,9 @@ def _run(folder: Path) -> Path:
     run = open_run(folder / "r", read_config(presets()["ks-smoke"]))
     unit = run.path / "03-train/direct/seed-0"
     unit.mkdir(parents=True)
-    run.finish(Unit("train", label="direct"), {"wall_seconds": 1.0, "cpu_seconds": 1.0, "updates": 3, "nfe": 1, "ledger": 3})
+    run.finish(
+        Unit("train", label="direct"), {"wall_seconds": 1.0, "cpu_seconds": 1.0, "updates": 3, "nfe": 1, "ledger": 3}
+    )
     (unit / "log.jsonl").write_text('{"update": 5, "loss": 1.0, "lr": 0.1}\n' * 3)
     (unit / "chain.jsonl").write_text(json.dumps({"update": 5, "rows": [{"sigma": 0.1, "own": 1.0}]}) + "\n")
     data = run.path / "01-data"

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 from calling import called, refused
+from damage import sentence
 from data_files import acdm_folder, flow
 from emulators import emulator
 
@@ -30,9 +31,11 @@ SHAPES = ["{}", "[]", "null", "3", '"x"', '{"key": 3}', '{"update": "x"}', "[[[]
 
 def damaged_archive(path):
     """A compressed member whose bytes, or whose method, are not what they were."""
-    data = bytearray(path.read_bytes())
-    data[60:80] = bytes(20)
-    return bytes(data), path.read_bytes()[:8] + b"\x63\x00" + path.read_bytes()[10:], path.read_bytes()[:40]
+    whole = path.read_bytes()
+    bits, method = bytearray(whole), bytearray(whole)
+    bits[60:80] = bytes(20)
+    method[whole.index(b"PK\x01\x02") + 10] = 99
+    return bytes(bits), bytes(method), whole[:40]
 
 
 def test_damaged_archives(tmp_path, capsys):
@@ -44,21 +47,24 @@ def test_damaged_archives(tmp_path, capsys):
         refused(["data", "info", folder], capsys, path.name)
         path.write_bytes(whole)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("arr_0.npy", b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f4', 'fortran_order': False, 'shape': (99999, 99999), }   \n")
+        file.writestr(
+            "arr_0.npy",
+            b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f4', 'fortran_order': False, 'shape': (99999, 99999), }   \n",
+        )
     refused(["data", "info", folder], capsys, path.name)
 
 
 @pytest.mark.parametrize("value", [3, "x", np.nan, [[1, 2], [3, 4]], h5py.Empty("f4"), b"\xff\xfe"])
-@pytest.mark.parametrize("name", ["dataset_name", "n_trajectories", "dimensions:spatial_dims", "t0_fields:field_names"])
+@pytest.mark.parametrize(
+    "name", ["dataset_name", "n_trajectories", "dimensions:spatial_dims", "t0_fields:field_names"]
+)
 def test_odd_attributes(tmp_path, name, value):
     save(flow("ks"), tmp_path / "a.h5")
     group, _, attribute = name.rpartition(":")
     with h5py.File(tmp_path / "a.h5", "r+") as file:
         file[group or "/"].attrs[attribute] = value
-    try:
+    with sentence("a.h5"):
         load(tmp_path / "a.h5")
-    except ValueError as error:
-        assert "a.h5" in str(error)
 
 
 @pytest.mark.parametrize("text", SHAPES)
@@ -71,10 +77,8 @@ def test_files_of_a_run_with_the_wrong_shape(tmp_path, text, capsys):
     assert called(["status", run.path], capsys)[0] in (0, 2)
     for name in ("begun.json", "stage.json"):
         (folder / name).write_text(text)
-        try:
+        with sentence(name):
             run.state(unit)
-        except ValueError as error:
-            assert name in str(error)
         (folder / name).unlink()
     (folder / "begun.json").write_text(begun)
     (folder / "splits.json").write_text(text)
@@ -84,13 +88,13 @@ def test_files_of_a_run_with_the_wrong_shape(tmp_path, text, capsys):
         "splits.json": lambda: open_split(folder, "train"),
     }.items():
         (folder / name).write_text(text)
-        try:
+        with sentence(name):
             read()
-        except ValueError as error:
-            assert name in str(error)
 
 
-@pytest.mark.parametrize("meta", [{}, {"options": 3}, {"options": {}, "progress": []}, {"options": None, "progress": {}}])
+@pytest.mark.parametrize(
+    "meta", [{}, {"options": 3}, {"options": {}, "progress": []}, {"options": None, "progress": {}}]
+)
 def test_checkpoints_of_the_wrong_shape(tmp_path, meta):
     model = emulator("direct").model
     save_tensors(tmp_path / "checkpoint-000000001.safetensors", model.state_dict(), meta)
@@ -104,13 +108,15 @@ def test_configs_of_emulators_with_wrong_types(tmp_path, field, value):
     emulator("eps").save(tmp_path / "e")
     path = tmp_path / "e/config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
-    try:
+    with sentence(tmp_path / "e"):
         load_emulator(tmp_path / "e")
-    except ValueError as error:
-        assert "e" in str(error)
 
 
-LINES = [["data", "ks", "--out", "a.h5", "--set", "frames=x"], ["diagnose", "..:x", "--data", "x.h5"], ["diagnose", ":", "--data", "x"]]
+LINES = [
+    ["data", "ks", "--out", "a.h5", "--set", "frames=x"],
+    ["diagnose", "..:x", "--data", "x.h5"],
+    ["diagnose", ":", "--data", "x"],
+]
 
 
 @pytest.mark.parametrize("line", LINES)
