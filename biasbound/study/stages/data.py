@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -92,7 +92,7 @@ def found(config: DataConfig, split: str) -> Entry:
     return Entry(
         str(Path(given).expanduser().resolve()),
         options=config.options,
-        part=split if config.valid is None else None,
+        part=cast(Split, split) if config.valid is None else None,
         time=config.stride_time,
         space=config.stride_space,
         conditions=config.conditions,
