@@ -36,7 +36,8 @@ def measured(given: argparse.Namespace) -> list[dict[str, Any]]:
     material.normalisation, material.mask = emulator.normalisation, emulator.mask
     task = chain.frame.task
     found, scored = (material.pairs(split, given.pairs, task) for split in ("valid", "test"))
-    dense = Dense(chain, *found, chain.schedule, given.seed, given.draws, chain.rule.start)
+    start = chain.rule.start if given.start == "auto" else given.start
+    dense = Dense(chain, *found, chain.schedule, given.seed, given.draws, start)
     rows = []
     for name, calls, ladder in schedules(dense, given.calls):
         error = inference_error(chain, *scored, ladder, draws=given.draws, generator=seeded(given.seed + 1))
@@ -64,6 +65,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=128)
     parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--start", choices=["auto", "sigma", "error"], default="auto", help="σ_0 of the greedy ladder")
     parser.add_argument("--out", type=Path, default=Path("out/panel"))
     given = parser.parse_args()
     torch.set_num_threads(1)
