@@ -1,7 +1,4 @@
-"""Kinds of numbers on a command line; the parser puts the option's name before what they say.
-
-A parser of configs asks again with the number that it has read.
-"""
+"""Kinds of numbers on a command line; the parser puts the option's name before what they say."""
 
 import argparse
 import math
@@ -12,41 +9,41 @@ MOST = 10**9  # of things that are counted
 LARGEST = 2**63 - 1  # seed that every generator takes
 
 
-def number(text: object) -> int:
+def number(text: str) -> int:
     """A whole number."""
     try:
-        return int(str(text))
+        return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {str(text)[:60]!r}") from None
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text[:60]!r}") from None
 
 
-def count(text: object) -> int:
+def count(text: str) -> int:
     """A whole number from 1."""
     if not 1 <= (found := number(text)) <= MOST:
-        raise argparse.ArgumentTypeError(f"must be between 1 and {MOST:,}, got {str(text)[:60]}")
+        raise argparse.ArgumentTypeError(f"must be at least 1 and at most {MOST:,}, got {text[:60]}")
     return found
 
 
-def seed(text: object) -> int:
+def seed(text: str) -> int:
     """A whole number from 0."""
     if not 0 <= (found := number(text)) <= LARGEST:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 2⁶³ − 1, got {str(text)[:60]}")
+        raise argparse.ArgumentTypeError(f"must be at least 0 and below 2⁶³, got {text[:60]}")
     return found
 
 
-def positive(text: object) -> float:
+def positive(text: str) -> float:
     """A finite number above 0."""
     try:
-        found = float(str(text))
+        found = float(text)
     except ValueError:
         found = math.nan
     if not (math.isfinite(found) and found > 0):
-        raise argparse.ArgumentTypeError(f"must be a finite number above 0, got {str(text)[:60]!r}")
+        raise argparse.ArgumentTypeError(f"must be above 0 and finite, got {text[:60]!r}")
     return found
 
 
-def share(text: object) -> float:
+def share(text: str) -> float:
     """A number between 0 and 1, both left out."""
     if not (found := positive(text)) < 1:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 1, got {str(text)[:60]}")
+        raise argparse.ArgumentTypeError(f"must be between 0 and 1, got {text[:60]}")
     return found
