@@ -11,10 +11,11 @@ What is compared runs in turn, round after round in one process, so that a noisy
 - the machine's matrix product (1024 × 1024, float32), which is what "peak" means here.
 
 A proxy-unrolled update (u = 1, n = 0) and one that unrolls the full chain of `linear(20)` are held against teacher
-forcing; "in turn" is the proxy with its three network calls one after the other, and noise of its own.
+forcing; "in turn" is the proxy with its three network calls one after the other, and noise of its own. SOAP is held
+against Adam by means over the rounds: let them be a multiple of ten, after which it refreshes its basis.
 
 Times are CPU time over all threads; wall time stands beside it where threads are compared. A ratio is the median of the
-ratios of the rounds. `--compile` adds torch.compile (minutes). benchmarks/throughput_parts.py measures the alternatives
+ratios of the rounds. `--compile` adds torch.compile (a minute the first time). benchmarks/throughput_parts.py measures the alternatives
 from which the parts were chosen.
 """
 
@@ -41,6 +42,7 @@ from biasbound.data.batches import Batch
 from biasbound.models.diffusion import Diffusion
 from biasbound.models.model import Frame, Recipe
 from biasbound.nets import ConditionalNet, UNetConfig, mini
+from biasbound.nets.compiled import compiled
 from biasbound.train.options import FitOptions
 from biasbound.train.trainer import Trainer
 
@@ -76,21 +78,21 @@ class Ours:
         "full chain": (Diffusion, linear(20), Recipe(1, "full")),
     }
 
-    def __init__(self, config: UNetConfig, window: Tensor, compiled: bool = False) -> None:
-        self.net, self.window, self.compiled = ConditionalNet(config), window, compiled
+    def __init__(self, config: UNetConfig, window: Tensor, compile_it: bool = False) -> None:
+        self.net, self.window, self.compiled = ConditionalNet(config), window, compile_it
         self.about = Frame(config.out_channels)
         self.model = Diffusion(self.net, self.about, schedule=LADDER, prediction="v")
 
-    def update(self, loss: str = "teacher forcing") -> Callable[[], object]:
+    def update(self, loss: str = "teacher forcing", optimiser: str = "adam") -> Callable[[], object]:
         """`Trainer.update` of a training that starts from the present weights."""
         kind, schedule, recipe = self.LOSSES[loss]
         model = kind(copy.deepcopy(self.net), self.about, schedule=schedule, prediction="v")
         model.recipe = recipe
         if self.compiled:
-            model.net.compile(dynamic=False)
+            compiled(model.net, sizes_vary=recipe.unroll > 0)
         size, grid = len(self.window), self.window.shape[3:]
         batch = Batch(self.window, self.window.new_zeros(size, 0, *grid))
-        options = FitOptions(updates=10**6, batch=size, lr=RATE, ema=DECAY, clip=None)
+        options = FitOptions(updates=10**6, batch=size, lr=RATE, ema=DECAY, clip=None, optimiser=optimiser)
         return Trainer(model, lambda _: batch, size, options).update
 
     @torch.inference_mode()
@@ -98,12 +100,12 @@ class Ours:
         return self.model.advance(self.window[:, 0])
 
 
-def checked_pair(name: str, compiled: bool) -> tuple[Ours, Plain]:
+def checked_pair(name: str, compile_it: bool) -> tuple[Ours, Plain]:
     """Both networks with the same weights, after the check that they are the same function."""
     config, points, batch = CASES[name]
     torch.manual_seed(0)
     window = torch.randn(batch, 3, config.out_channels, *[points] * config.dims)
-    ours = Ours(config, window, compiled)
+    ours = Ours(config, window, compile_it)
     with torch.no_grad():
         for parameter in ours.net.parameters():  # layers that start at zero would hide a difference
             parameter += 0.1 * torch.randn_like(parameter)
@@ -154,22 +156,26 @@ def with_threads(threads: int, run: Callable[[], object]) -> Callable[[], object
     return inner
 
 
-def measure_case(name: str, rounds: int, threads: Iterable[int], compiled: bool) -> None:
+def measure_case(name: str, rounds: int, threads: Iterable[int], compile_it: bool, chain: bool) -> None:
     ours, plain = checked_pair(name, False)
     matrix = torch.randn(1024, 1024)
     single: Runs = {"ours": ours.update(), "plain": plain.update, "frame": ours.frame, "plain frame": plain.frame}
     single |= {
+        "soap": ours.update(optimiser="soap"),
         "proxy": ours.update("proxy"),
         "proxy in turn": ours.update("proxy in turn"),
         "product": lambda: matrix @ matrix,
     }
-    if compiled:
-        single["compiled"] = checked_pair(name, True)[0].update()
+    if compile_it:
+        fast = checked_pair(name, True)[0]
+        compiled(fast.net)
+        single |= {"compiled": fast.update(), "compiled frame": fast.frame}
     runs: Runs = {}
     for n in threads:
         runs |= {f"{key} {n}": with_threads(n, run) for key, run in single.items()}
     work, first = flops(single["ours"]), min(threads)
-    runs[f"full chain {first}"] = with_threads(first, ours.update("full chain"))
+    if chain:
+        runs[f"full chain {first}"] = with_threads(first, ours.update("full chain"))
     t = Timed(runs, rounds)
     config, points, batch = CASES[name]
     print(f"\n{name}: {ours.net.parameter_count:,} parameters, {points}{f' × {points}' * (config.dims - 1)} points, batch {batch}")  # fmt: skip
@@ -182,22 +188,29 @@ def measure_case(name: str, rounds: int, threads: Iterable[int], compiled: bool)
             f"{batch / t.cpu(f'frame {n}'):<10.0f}{t.ratio(f'plain frame {n}', f'frame {n}'):<12.2f}"
             f"{rate:5.1f} ({100 * rate / peak:.0f} %)  {peak:.1f}"
         )
-        if compiled:
-            print(f"         compiled: {t.ratio(f'ours {n}', f'compiled {n}'):.2f}× ours, {t.ratio(f'plain {n}', f'compiled {n}'):.2f}× plain")  # fmt: skip
-    over = {key: t.ratio(f"{key} {first}", f"ours {first}") for key in ("proxy", "proxy in turn", "full chain")}
+        if compile_it:
+            share = work / t.cpu(f"compiled {n}") / 1e9 / peak
+            over_plain = t.ratio(f"plain {n}", f"compiled {n}"), t.ratio(f"plain frame {n}", f"compiled frame {n}")
+            print("         compiled: training {:.2f}× plain, frames {:.2f}× plain".format(*over_plain), f"({100 * share:.0f} %)")  # fmt: skip
+    over = {key: t.ratio(f"{key} {first}", f"ours {first}") for key in ("proxy", "proxy in turn")}
+    # SOAP refreshes its basis every ten updates: the mean, not the median, knows what that costs.
+    soap = sum(cpu for cpu, _ in t[f"soap {first}"]) / sum(cpu for cpu, _ in t[f"ours {first}"])
     print(
-        f"against teacher forcing: proxy unrolled {over['proxy']:.2f}× (in turn "
-        f"{over['proxy in turn']:.2f}×), full chain of 20 levels {over['full chain']:.1f}×"
+        f"SOAP over Adam: {soap:.2f}×\nagainst teacher forcing: proxy unrolled {over['proxy']:.2f}× (in turn "
+        f"{over['proxy in turn']:.2f}×)"
     )
+    if chain:
+        print(f"full chain of 20 levels {t.ratio(f'full chain {first}', f'ours {first}'):.1f}×")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--compile", action="store_true", help="measure torch.compile too")
+    parser.add_argument("--brief", action="store_true", help="leave out the full chain, which takes half of the time")
     options = parser.parse_args()
     torch.set_num_threads(min(options.threads))
     for case in options.cases:
-        measure_case(case, options.rounds, options.threads, options.compile)
+        measure_case(case, options.rounds, options.threads, options.compile, not options.brief)

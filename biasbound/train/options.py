@@ -49,7 +49,7 @@ class TrainOptions:
     recompute: bool = field(default=False, metadata={"manner": True})
     """compute activations again for the gradient instead of keeping them: less memory for a third more time"""
     compile: bool = field(default=False, metadata={"manner": True})
-    """compile the network with torch.compile"""
+    """compile the network with torch.compile; left out where there is no C++ compiler"""
     shard: bool = field(default=False, metadata={"manner": True})
     """under torchrun: divide weights, gradients and optimiser state among the processes, for networks that do not fit"""
 

@@ -21,6 +21,7 @@ from biasbound.core.streams import Streams, mixed
 from biasbound.data.batches import Ahead, Loader, Order
 from biasbound.models.model import low_precision
 from biasbound.models.weights import save_numbered
+from biasbound.nets.compiled import compiled
 from biasbound.registry import find
 from biasbound.train.average import MovingAverage
 from biasbound.train.keep import Best
@@ -104,7 +105,8 @@ class Trainer:
         self.parts = parts_of(options, self.rank)
         self.observers = list(observers) if self.rank.rank == 0 else []
         if options.compile:
-            getattr(model, "net", model).compile()  # losses ask the wrapper's network, not the wrapper
+            # Losses ask the wrapper's network, not the wrapper; an unrolled one asks about as many rows as levels say.
+            compiled(getattr(model, "net", model), sizes_vary=getattr(getattr(model, "recipe", None), "unroll", 0) > 0)
         self.average = None if options.ema is None else MovingAverage(model, options.ema)
         self.objective: Any = _Objective(model)
         self.shards = divided(self.objective, self.average, options) if self.rank.world > 1 else None

@@ -1,0 +1,64 @@
+"""Where compiled code is kept, and what happens without a compiler; compiling itself is PyTorch's work, and slow."""
+
+import os
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from biasbound.nets.compiled import compiled
+from biasbound.train.options import FitOptions
+from biasbound.train.trainer import Trainer
+
+
+class Line(nn.Module):
+    """A model of one weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 1, bias=False)
+        nn.init.ones_(self.net.weight)
+
+    def loss(self, batch, generator):
+        return (self.net(batch) - batch.sum(-1, keepdim=True).square()).square().mean()
+
+
+def trained(**options):
+    model = Line()
+    data = torch.linspace(-1, 1, 24).reshape(8, 3)
+    Trainer(model, lambda i: data[i], len(data), FitOptions(updates=3, batch=4, **options)).run()
+    return model.net.weight
+
+
+def test_without_a_compiler_a_training_says_so_and_goes_on(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.warns(
+        UserWarning, match="no C\\+\\+ compiler 'no-such-compiler' here: install one, or name it in CXX"
+    ):
+        found = trained(compile=True)
+    assert torch.equal(found, trained())
+
+
+@pytest.mark.parametrize("vary", [False, True])
+def test_compiled_code_is_kept_in_the_users_cache(vary, monkeypatch, tmp_path):
+    """One code per size, or one for all from the start: never torch's change of mind in between."""
+    asked = {}
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **options: asked.update(options))
+    monkeypatch.setenv("CXX", sys.executable)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    assert compiled(nn.Linear(1, 1), sizes_vary=vary)
+    assert asked == {"dynamic": vary}
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "biasbound" / "inductor")
+    assert (tmp_path / "biasbound" / "inductor").is_dir()
+
+
+def test_a_folder_that_was_chosen_stays(monkeypatch, tmp_path):
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: None)
+    monkeypatch.setenv("CXX", sys.executable)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    (tmp_path / "file").write_text("")  # a cache that cannot be written
+    assert compiled(nn.Linear(1, 1))
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "elsewhere"
