@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = ["SearchOptions"]
@@ -60,7 +60,7 @@ class SearchOptions:
     error over pairs (best), or of the difference between two ladders, pair by pair (paired)"""
     calls: int = 6
     """grow: longest ladder of the exact front"""
-    score: Literal["error", "crps"] = "error"
+    score: Literal["error", "crps"] = field(default="error", metadata={"later": True})
     """grow: what ladders are compared by: the error of a sample, or the CRPS of `draws` samples, where the answer is a
     distribution; then all levels of the grid are trained until the ladder is fixed, and the front chooses it"""
 
