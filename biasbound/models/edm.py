@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from biasbound.core.losses import Scalar
-from biasbound.core.mask import cleared, valid
+from biasbound.core.mask import cleared, mean_square
 from biasbound.core.noise import Condition, State, draw
 from biasbound.core.ode import RHO, heun, karras, multistep
 from biasbound.models.model import Examples, Frame, Model
@@ -98,4 +98,4 @@ class EDM(Model):
         sigma = (mean + std * draw(y.new_empty(len(y)), generator).double()).exp()
         s = sigma.reshape(-1, *[1] * (y.ndim - 1)).to(y)
         error = self.denoise(z + s * draw(y, generator), x, sigma) - z
-        return valid(error * (s * s + 1).sqrt() / s, self.mask).square().mean()
+        return mean_square(error * (s * s + 1).sqrt() / s, self.mask).mean()

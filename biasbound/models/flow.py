@@ -15,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from biasbound.core.losses import Scalar
-from biasbound.core.mask import cleared, valid
-from biasbound.core.noise import Condition, State, draw
+from biasbound.core.mask import cleared, mean_square
+from biasbound.core.noise import Condition, State, beside, draw
 from biasbound.models.model import Examples, Frame, Model
 
 __all__ = ["Flow", "Times", "clock", "column", "uniform", "with_plane"]
@@ -34,7 +34,7 @@ def clock(t: Times) -> Times:
 
 def column(per_sample: Times, like: State) -> Tensor:
     """One number per sample, ready to multiply a field."""
-    return per_sample.reshape(-1, *[1] * (like.ndim - 1)).to(like)
+    return beside(per_sample.reshape(-1, *[1] * (like.ndim - 1)), like)
 
 
 def uniform(like: State, generator: torch.Generator | None) -> Times:
@@ -84,4 +84,4 @@ class Flow(Model):
         x, (y, *_) = self.windows(batch)
         z, t, eps = self.frame.target.encode(y, x), uniform(y, generator), draw(y, generator)
         gap = self.velocity(torch.lerp(z, eps, column(t, z)), x, t) - (eps - z)
-        return valid(gap, self.mask).square().mean()
+        return mean_square(gap, self.mask).mean()

@@ -16,8 +16,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from biasbound.core.losses import Scalar
-from biasbound.core.mask import cleared, valid
-from biasbound.core.noise import Condition, State, draw, draw_index
+from biasbound.core.mask import cleared, mean_square
+from biasbound.core.noise import Condition, State, beside, draw, draw_index
 from biasbound.models.flow import Times, column, uniform, with_plane
 from biasbound.models.model import Examples, Frame, Model
 
@@ -71,7 +71,7 @@ class FlowRefiner(Model):
     def output(self, z: State, x: Condition, k: Int[Tensor, " B"], tau: Times) -> State:
         """The raw network output in refinement k at τ; k = 0 is the first prediction, of zeros."""
         log_snr = -2 * torch.tensor(self.levels, dtype=torch.float64)[k].log()
-        return self.ask(z, with_plane(x, tau), log_snr.to(z))
+        return self.ask(z, with_plane(x, tau), beside(log_snr, z))
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
         z = torch.zeros_like(self.frame.task.guess(x, self.frame.channels))
@@ -91,9 +91,9 @@ class FlowRefiner(Model):
         x, (y, *_) = self.windows(batch)
         k = draw_index(len(self.levels), len(y), generator, 0.5)
         z, tau, eps = self.frame.target.encode(y, x), uniform(y, generator), draw(y, generator)
-        first = column((k == 0).to(z), z).bool()
-        tau = torch.where((k == 0).to(tau.device), 0.0, tau)
+        first = column((k == 0).float(), z).bool()
+        tau = torch.where((k == 0).to(tau.device, non_blocking=True), 0.0, tau)
         sigma = column(torch.tensor(self.levels, dtype=torch.float64)[k], z)
         given = torch.where(first, 0.0, z + (1 - column(tau, z)) * sigma * eps)
         gap = self.output(given, x, k, tau) - torch.where(first, z, -eps)
-        return valid(gap, self.mask).square().mean()
+        return mean_square(gap, self.mask).mean()

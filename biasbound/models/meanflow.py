@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import torch
 
 from biasbound.core.losses import Scalar
-from biasbound.core.mask import cleared, valid
+from biasbound.core.mask import cleared, mean_square
 from biasbound.core.noise import Condition, State, draw
 from biasbound.models.flow import Times, clock, column, uniform, with_plane
 from biasbound.models.model import Examples, Frame, Model, Recipe
@@ -70,8 +70,8 @@ class MeanFlow(Model):
         z, eps, (mean, std) = self.frame.target.encode(y, x), draw(y, generator), self.drawn
         pair = [torch.sigmoid(mean + std * draw(y.new_empty(len(y)), generator)) for _ in range(2)]
         t, r = torch.maximum(*pair), torch.minimum(*pair)
-        still = uniform(y, generator) < self.STILL
-        order = torch.cat([still.nonzero().flatten(), (~still).nonzero().flatten()])
+        still = uniform(torch.empty(len(y), 1), generator) < self.STILL  # on the host, which then knows the shapes
+        order = torch.cat([still.nonzero().flatten(), (~still).nonzero().flatten()]).to(y.device, non_blocking=True)
         z, eps, x, t, r = (values[order] for values in (z, eps, x, t, r))
         z_t, at = torch.lerp(z, eps, column(t, z)), int(still.sum())
         parts = []
@@ -79,7 +79,7 @@ class MeanFlow(Model):
             parts.append(self.mean_velocity(z_t[:at], x[:at], t[:at], t[:at]))
         if at < len(t):
             parts.append(self.instant(z_t[at:], x[at:], r[at:], t[at:]))
-        return valid(torch.cat(parts) - (eps - z), self.mask).square().mean()
+        return mean_square(torch.cat(parts) - (eps - z), self.mask).mean()
 
     def instant(self, z_t: State, x: Condition, r: Times, t: Times) -> State:
         """V = u + (t − r) sg(du/dt): the velocity at t that the mean one implies."""

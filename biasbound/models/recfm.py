@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from biasbound.core.losses import Scalar
-from biasbound.core.mask import valid
+from biasbound.core.mask import mean_square
 from biasbound.core.noise import Condition, State, draw
 from biasbound.models.flow import Flow, Times, clock, column, uniform, with_plane
 from biasbound.models.model import Examples, Frame, Recipe
@@ -60,4 +60,4 @@ class RecFM(Flow):
         )
         whole, part = both.chunk(2)
         gaps = whole - (eps - z), part - scale * (eps - z), self.weight**0.5 * (part - scale * whole)
-        return torch.stack([valid(gap, self.mask).square().mean() for gap in gaps]).sum()
+        return torch.stack([mean_square(gap, self.mask).mean() for gap in gaps]).sum()

@@ -173,11 +173,10 @@ class Trainer:
 
     def update(self) -> Tensor:
         """One update of weights and average, without reports or checkpoints; its loss."""
-        update, options = self.progress.update, self.options
+        update, options, before = self.progress.update, self.options, self._rows()
         self._learns(True)
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(options, update, self.total)
-        before = self._rows()
         self.optimiser.zero_grad(set_to_none=True)
         loss = self._gradient(next(self.order), update)
         if options.clip is not None:

@@ -6,19 +6,23 @@ devices. A copy from the host is only in order if the host does not wait for the
 
 import pytest
 import torch
-from small_fit import DATA, MODELS, options
+from small_fit import DATA, MODELS, options, windows
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from toys import diffusion, frame
+from toys import SCHEDULE, diffusion, frame, stirred
 
 from biasbound.core.streams import Streams
 from biasbound.data.batches import Batch
 from biasbound.models.direct import Direct
 from biasbound.models.emulator import Emulator
-from biasbound.models.model import Frame
+from biasbound.models.method import method
+from biasbound.models.model import MODELS as KINDS
+from biasbound.models.model import Frame, Settings
 from biasbound.models.normalise import Normalisation
 from biasbound.models.refiner import Refiner
+from biasbound.models.task import Forecast
 from biasbound.nets import NETS, NetSpec
+from biasbound.registry import find
 from biasbound.train.optimisers import OPTIMISERS
 from biasbound.train.trainer import Trainer
 
@@ -63,6 +67,29 @@ def test_no_option_asks_it_either(told):
     run = Trainer(model, data, len(DATA.frames), options(**told))
     run.update()
     run.update()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [name for name in KINDS if find(KINDS, name).trained])
+def test_every_kind_of_model_can_be_trained_and_asked_in_parts(kind):
+    """On a device without values, and with the same gradient whether a batch is computed at once or in parts."""
+    chosen = method("linear" if kind == "diffusion" else kind)
+    spec = NetSpec("unet", 1, 1, (16,), ("periodic",), {"width": 8, "multipliers": [1, 1]}).resolved()
+
+    def built(device="cpu"):
+        torch.manual_seed(0)
+        settings = Settings(SCHEDULE)
+        return stirred(chosen.build(spec, Forecast(), 0.6, chosen.options(settings))).to(device)
+
+    model, data = there(built())
+    with NoWaiting():
+        assert Trainer(model, data, len(DATA.frames), options()).update().is_meta
+        assert model.advance(torch.zeros(3, 1, 16, device="meta"), Streams(0, range(3))).is_meta
+    runs = [Trainer(built(), windows(2), len(DATA.frames), options(accumulate=n, clip=None)) for n in (1, 4)]
+    losses = [run.update() for run in runs]
+    torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-6)
+    slopes = [torch.cat([p.grad.flatten() for p in run.model.parameters() if p.grad is not None]) for run in runs]
+    assert (slopes[0] - slopes[1]).norm() < 1e-4 * slopes[0].norm()
 
 
 @pytest.mark.long
