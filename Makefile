@@ -8,7 +8,7 @@ JOBS   ?= 2
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: setup test laws test-fast test-slow lint types demo format check-well docs dist clean
+.PHONY: setup test laws test-fast test-slow lint types demo format check-well attack docs dist clean
 
 setup: $(READY)
 
@@ -72,6 +72,10 @@ build/dist-venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv build/dist-venv
 	build/dist-venv/bin/python -m pip install --quiet -c constraints.txt build twine numpy setuptools
 	touch $@
+
+# Damaged files, bad options, kills and odd surroundings by the thousand, with a table at the end (docs/trust.md).
+attack: $(READY)
+	$(BIN)/python benchmarks/attack.py --jobs $(JOBS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build *.egg-info

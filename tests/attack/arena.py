@@ -117,7 +117,7 @@ def _fought(name: str, act: Callable[[Path], Any], outside: Path) -> dict[str, A
         kind, said = "refused", str(error)
         if not said.strip():
             kind, said = "mute", repr(error)
-    except Exception:
+    except Exception:  # noqa: BLE001 - that is what is looked for
         kind, said = "traceback", traceback.format_exc()[-1500:]
     signal.setitimer(signal.ITIMER_PROF, 0)
     if (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) * 1024 > GREED:

@@ -1,10 +1,22 @@
 """Ways to damage an HDF5 file where it hurts: its global heap, its datatypes, its declared shapes."""
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
 import numpy as np
+
+
+@contextmanager
+def sentence(name: object) -> Iterator[None]:
+    """All goes well, or one sentence says what is wrong, and of what."""
+    try:
+        yield
+    except ValueError as error:
+        if str(name) not in str(error):
+            raise AssertionError(f"{error} does not name {name}") from error
 
 
 def with_heap(path: Path) -> Path:

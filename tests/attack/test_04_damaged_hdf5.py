@@ -7,7 +7,7 @@ import resource
 import time
 
 import pytest
-from damage import heap_size, text_length, with_heap
+from damage import heap_size, sentence, text_length, with_heap
 from data_files import flow
 
 from biasbound.data.formats import guard, load, save
@@ -27,10 +27,8 @@ def test_sizes_in_the_heap_that_are_not(tmp_path, size):
     path = with_heap(tmp_path / "a.h5")
     heap_size(path, size)
     before, peak = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    try:
+    with sentence(path):
         load(path)  # what the heap holds may not be needed
-    except ValueError as error:
-        assert str(path) in str(error)
     assert time.monotonic() - before < 20
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 1 << 20  # KiB
 
@@ -39,10 +37,8 @@ def test_a_text_of_gigabytes(tmp_path):
     path = with_heap(tmp_path / "a.h5")
     text_length(path, -1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    try:
+    with sentence(path):
         load(path)
-    except ValueError as error:
-        assert str(path) in str(error)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 1 << 20
 
 
@@ -54,10 +50,8 @@ def test_single_changed_bytes(tmp_path):
         data = bytearray(whole)
         data[rng.randrange(2000)] = rng.choice([0, 1, 127, 128, 255])
         path.write_bytes(data)
-        try:
+        with sentence(path.name):
             load(path).read(0, 1)
-        except ValueError as error:
-            assert path.name in str(error)
 
 
 def test_a_file_is_looked_at_once(tmp_path, monkeypatch):

@@ -40,7 +40,7 @@ def test_yaml_that_explodes(bomb, tmp_path, capsys):
     path = tmp_path / "config.yaml"
     path.write_text(BOMBS[bomb])
     refused(["run", tmp_path / "run", "--config", path], capsys, str(path))
-    with pytest.raises(ValueError, match="config.yaml"):
+    with pytest.raises(ValueError, match=r"config\.yaml"):
         read_config(path)
 
 

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 from calling import called, refused
+from damage import sentence
 from data_files import acdm_folder, flow
 from emulators import emulator
 
@@ -30,9 +31,11 @@ SHAPES = ["{}", "[]", "null", "3", '"x"', '{"key": 3}', '{"update": "x"}', "[[[]
 
 def damaged_archive(path):
     """A compressed member whose bytes, or whose method, are not what they were."""
-    data = bytearray(path.read_bytes())
-    data[60:80] = bytes(20)
-    return bytes(data), path.read_bytes()[:8] + b"\x63\x00" + path.read_bytes()[10:], path.read_bytes()[:40]
+    whole = path.read_bytes()
+    bits, method = bytearray(whole), bytearray(whole)
+    bits[60:80] = bytes(20)
+    method[whole.index(b"PK\x01\x02") + 10] = 99
+    return bytes(bits), bytes(method), whole[:40]
 
 
 def test_damaged_archives(tmp_path, capsys):
@@ -60,10 +63,8 @@ def test_odd_attributes(tmp_path, name, value):
     group, _, attribute = name.rpartition(":")
     with h5py.File(tmp_path / "a.h5", "r+") as file:
         file[group or "/"].attrs[attribute] = value
-    try:
+    with sentence("a.h5"):
         load(tmp_path / "a.h5")
-    except ValueError as error:
-        assert "a.h5" in str(error)
 
 
 @pytest.mark.parametrize("text", SHAPES)
@@ -76,10 +77,8 @@ def test_files_of_a_run_with_the_wrong_shape(tmp_path, text, capsys):
     assert called(["status", run.path], capsys)[0] in (0, 2)
     for name in ("begun.json", "stage.json"):
         (folder / name).write_text(text)
-        try:
+        with sentence(name):
             run.state(unit)
-        except ValueError as error:
-            assert name in str(error)
         (folder / name).unlink()
     (folder / "begun.json").write_text(begun)
     (folder / "splits.json").write_text(text)
@@ -89,10 +88,8 @@ def test_files_of_a_run_with_the_wrong_shape(tmp_path, text, capsys):
         "splits.json": lambda: open_split(folder, "train"),
     }.items():
         (folder / name).write_text(text)
-        try:
+        with sentence(name):
             read()
-        except ValueError as error:
-            assert name in str(error)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +108,8 @@ def test_configs_of_emulators_with_wrong_types(tmp_path, field, value):
     emulator("eps").save(tmp_path / "e")
     path = tmp_path / "e/config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
-    try:
+    with sentence(tmp_path / "e"):
         load_emulator(tmp_path / "e")
-    except ValueError as error:
-        assert "e" in str(error)
 
 
 LINES = [

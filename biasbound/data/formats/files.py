@@ -144,7 +144,11 @@ def load(path: Paths, options: ReadOptions | None = None, *, format: str | None 
         raise ValueError(f"{files[0]}: found a pipe or a device, expected a file or a folder")
     try:
         return _load(files[0], format, (options.given() if options else {}) | more)
-    except (ValueError, OSError, ImportError):
+    except (ValueError, OSError) as error:
+        if files[0].name in str(error) and not isinstance(error, UnicodeError):
+            raise
+        raise ValueError(f"{files[0]}: found damaged contents ({error}); copy it again") from None
+    except ImportError:
         raise
     except Exception as error:  # noqa: BLE001 - each reader has its own kinds, memory and depth among them
         said = " ".join(str(error).split())[:200] or type(error).__name__

@@ -85,7 +85,7 @@ def _generated(config: DataConfig, split: Split, place: Place) -> None:
         remove(raw)
 
 
-def found(config: DataConfig, split: str) -> Entry:
+def found(config: DataConfig, split: Split) -> Entry:
     """A split of the user's own files, which stay where they are."""
     given = config.train if config.valid is None else getattr(config, split)
     assert given is not None

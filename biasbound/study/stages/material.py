@@ -15,7 +15,7 @@ from biasbound.core.noise import Condition, State
 from biasbound.data.batches import Batch, Loader
 from biasbound.data.columns import Array
 from biasbound.data.formats import load
-from biasbound.data.layout import Layout
+from biasbound.data.layout import Layout, Split
 from biasbound.data.splits import divided
 from biasbound.data.symmetries import Symmetry, group, images
 from biasbound.data.trajectories import Trajectories, Windows
@@ -35,7 +35,7 @@ class Entry:
 
     path: str  # beside splits.json, or absolute
     options: dict[str, Any]
-    part: str | None  # of a file that is divided
+    part: Split | None  # of a file that is divided
     time: int  # strides
     space: int
     conditions: tuple[str, ...]
@@ -51,6 +51,8 @@ class Entry:
 def open_split(folder: Path, split: str) -> Trajectories:
     """A split of a study, from the folder of its data stage, as the emulators see it."""
     told: dict[str, Entry] = read_json(folder / "splits.json", dict[str, Entry], "make the data again")
+    if split not in told:
+        raise ValueError(f"{folder / 'splits.json'} is damaged (it has no {split}); make the data again")
     return told[split].open(folder)
 
 
