@@ -9,6 +9,7 @@ import fcntl
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import threading
@@ -93,9 +94,11 @@ def replacing(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
                 path.unlink(missing_ok=True)  # a file cannot become a folder in one step
             os.replace(temporary, path)
             sync(path.parent)
-        except BaseException:
+        except BaseException as error:
             with suppress(OSError):
                 remove(temporary)
+            if isinstance(error, RuntimeError) and (found := re.search(r"error message = '([^']*)'", str(error))):
+                raise ValueError(f"cannot write {path}: {found[1]}") from None  # HDF5 tells a full disk its own way
             raise
 
 
