@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -85,14 +85,14 @@ def _generated(config: DataConfig, split: Split, place: Place) -> None:
         remove(raw)
 
 
-def found(config: DataConfig, split: Split) -> Entry:
+def found(config: DataConfig, split: str) -> Entry:
     """A split of the user's own files, which stay where they are."""
     given = config.train if config.valid is None else getattr(config, split)
     assert given is not None
     return Entry(
         str(Path(given).expanduser().resolve()),
         options=config.options,
-        part=split if config.valid is None else None,
+        part=cast(Split, split) if config.valid is None else None,
         time=config.stride_time,
         space=config.stride_space,
         conditions=config.conditions,
