@@ -23,14 +23,14 @@ def number(text: object) -> int:
 def count(text: object) -> int:
     """A whole number from 1."""
     if not 1 <= (found := number(text)) <= MOST:
-        raise argparse.ArgumentTypeError(f"must be between 1 and {MOST:,}, got {str(text)[:60]}")
+        raise argparse.ArgumentTypeError(f"must be at least 1 and at most {MOST:,}, got {str(text)[:60]}")
     return found
 
 
 def seed(text: object) -> int:
     """A whole number from 0."""
     if not 0 <= (found := number(text)) <= LARGEST:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 2⁶³ − 1, got {str(text)[:60]}")
+        raise argparse.ArgumentTypeError(f"must be at least 0 and below 2⁶³, got {str(text)[:60]}")
     return found
 
 
@@ -41,7 +41,7 @@ def positive(text: object) -> float:
     except ValueError:
         found = math.nan
     if not (math.isfinite(found) and found > 0):
-        raise argparse.ArgumentTypeError(f"must be a finite number above 0, got {str(text)[:60]!r}")
+        raise argparse.ArgumentTypeError(f"must be above 0 and finite, got {str(text)[:60]!r}")
     return found
 
 

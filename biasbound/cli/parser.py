@@ -3,6 +3,7 @@
 import argparse
 import ast
 import inspect
+import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +27,8 @@ class _Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows how to call it\n")
+        message = re.sub(r"^argument (\S+): (must .*)", r"\1 \2", message, flags=re.DOTALL)
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}; `{self.prog} --help` shows how to call it\n")
 
 
 def command_parser(words: Sequence[str]) -> argparse.ArgumentParser:

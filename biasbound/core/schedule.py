@@ -8,13 +8,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from biasbound._io import read_json, write_text
+from biasbound._io import from_json, read_bounded, write_text
 from biasbound.core.noise import log_snr, sigma_from_log_snr
 from biasbound.registry import home
 
@@ -96,7 +95,11 @@ class Schedule:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schedule:
         """Read a file that `save` wrote. For any other file, the error names the file."""
-        content: Any = read_json(Path(path), cure="write it with Schedule.save")
+        try:
+            text = read_bounded(path)
+        except OSError as error:
+            raise ValueError(f"cannot read schedule {path}: {error.strerror}") from error
+        content: Any = from_json(text, Any, f"schedule {path} is not valid JSON; write it with Schedule.save")
         if not isinstance(content, dict) or content.get("format") != "biasbound.schedule":
             raise ValueError(f'{path} is not a schedule file: expected an object with "format": "biasbound.schedule"')
         if content.get("version") != 1:

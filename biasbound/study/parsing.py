@@ -55,6 +55,7 @@ class ConfigParser(jsonargparse.ArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         text = " ".join(message.split()).replace("<class '", "").replace("'>", "").rstrip(".")
         sentence = re.sub(r"Parser key \"([\w.]+)\": ", r"\1: ", text)
+        sentence = re.sub(r"^argument (\S+): (must .*)", r"\1 \2", sentence)
         if union := re.search(r"^(\S+): Does not validate .*?Subtypes: \[(.*?)\] .*Given value: (.*)$", sentence):
             wanted = " or ".join(WORDS.get(kind.strip(), kind.strip()) for kind in union[2].split(","))
             sentence = f"{union[1]} must be {wanted}, got {union[3][:100]}"

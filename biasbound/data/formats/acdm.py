@@ -47,7 +47,7 @@ def _array(path: Path, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """The one array of an .npz file."""
     if not path.is_file():
         raise ValueError(f"{path} is missing from its simulation")
-    with reading(path, "an .npz file"), np.load(path, allow_pickle=False) as file:
+    with reading(path, "a damaged .npz file"), np.load(path, allow_pickle=False) as file:
         array = _unpacked(file, path)
     if shape is not None and array.shape != shape:
         raise ValueError(f"{path}: found shape {array.shape}, expected {shape}")

@@ -42,6 +42,9 @@ def header_of(file: IO[bytes], where: object) -> tuple[tuple[int, ...], bool, np
 def open_array(path: Path) -> np.ndarray:
     """A .npy file as a memory map, once its header proved to be that of an array which the file holds."""
     with open_regular(path) as file:
+        if file.read(2) == b"PK":
+            raise ValueError(f"{path}: found an archive of arrays (.npz), expected one array")
+        file.seek(0)
         shape, _, dtype = header_of(file, path)
         missing = file.tell() + math.prod(shape) * dtype.itemsize - path.stat().st_size
     if missing > 0:
