@@ -28,9 +28,32 @@ from biasbound._io.limits import backed, check_yaml, listed, open_regular, read_
 from biasbound._io.names import checked_name, no_links, shown
 
 __all__ = [
-    "as_kind", "backed", "check_yaml", "checked_name", "cores", "damaged", "from_json", "listed", "lock", "make_folder", "no_links",
-    "obey", "open_regular", "plain", "read_bounded", "read_json", "read_lines", "remove", "replacing", "shown", "sync",
-    "workers", "write_json", "write_lines", "write_text",
+    "WriteFailed",
+    "as_kind",
+    "backed",
+    "check_yaml",
+    "checked_name",
+    "cores",
+    "damaged",
+    "from_json",
+    "listed",
+    "lock",
+    "make_folder",
+    "no_links",
+    "obey",
+    "open_regular",
+    "plain",
+    "read_bounded",
+    "read_json",
+    "read_lines",
+    "remove",
+    "replacing",
+    "shown",
+    "sync",
+    "workers",
+    "write_json",
+    "write_lines",
+    "write_text",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -73,6 +96,10 @@ def _refuse(path: Path, overwrite: bool) -> None:
         raise ValueError(f"{path} exists already; choose another name or allow it with --force")
 
 
+class WriteFailed(ValueError):
+    """HDF5 met a full disk. It cannot close what it could not write, and crashes when it tries again: end soon."""
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[Path]:
     """A temporary neighbour of `path` to write (a file or a folder), which takes its place at the end.
@@ -98,7 +125,7 @@ def replacing(path: str | os.PathLike[str], overwrite: bool = True) -> Iterator[
             with suppress(OSError):
                 remove(temporary)
             if isinstance(error, RuntimeError) and (found := re.search(r"error message = '([^']*)'", str(error))):
-                raise ValueError(f"cannot write {path}: {found[1]}") from None  # HDF5 tells a full disk its own way
+                raise WriteFailed(f"cannot write {path}: {found[1]}") from error
             raise
 
 

@@ -4,6 +4,7 @@ Exit codes: 0 done, 2 refused in one sentence, 70 an error that nobody foresaw (
 141 nobody reads the output any more.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except (ValueError, OSError, ArithmeticError, ImportError) as error:
         say(str(error))
+        _ended_at_once(error)
         return 2
     except MemoryError as error:
         say(
@@ -49,6 +51,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _unforeseen(error, argv)
     finally:
         sys.stdout, sys.stderr = before if None not in before else (sys.stdout, sys.stderr)
+
+
+def _ended_at_once(error: Exception) -> None:
+    """After HDF5 failed to write, the process ends before HDF5 cleans up, which crashes it."""
+    from biasbound._io import WriteFailed
+
+    if isinstance(error, WriteFailed):
+        sys.stdout.flush()
+        os._exit(2)
 
 
 def _unforeseen(error: Exception, argv: list[str]) -> int:
