@@ -1,24 +1,18 @@
 """How this package meets the disk and other processes.
 
 Files are put in place whole or not at all. JSON is read in one place, checked against the type that it should hold, and
-damage becomes one sentence. Locks die with their owner, and worker processes end with their parent.
+damage becomes one sentence. Locks die with their owner.
 """
 
 import errno
 import fcntl
 import json
-import multiprocessing
 import os
 import re
 import shutil
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, is_dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from biasbound._io.limits import backed, check_yaml, listed, open_regular, read_bounded
 from biasbound._io.names import checked_name, no_links, shown
+from biasbound._io.processes import cores, obey, workers
 
 __all__ = [
     "WriteFailed",
@@ -269,47 +264,3 @@ def write_lines(path: Path, values: Iterable[Any]) -> None:
     """Write one JSON value per line, atomically."""
     lines = (json.dumps(plain(v), allow_nan=False, ensure_ascii=False) + "\n" for v in values)
     write_text(path, "".join(lines))
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def obey(listening: Connection, first: Callable[..., None] | None = None, *arguments: Any) -> None:
-    """In a worker: leave interrupts to the parent, end when its end of the pipe closes; then do `first`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def wait() -> None:
-        with suppress(EOFError, OSError):
-            listening.recv()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-    if first is not None:
-        first(*arguments)
-
-
-@contextmanager
-def workers(count: int, first: Callable[..., None] | None = None, *arguments: Any) -> Iterator[ProcessPoolExecutor]:
-    """`count` fresh processes, each of which begins with `first(*arguments)`.
-
-    On an error or an interrupt their work is given up, so that nobody waits for it.
-    """
-    context = multiprocessing.get_context("spawn")
-    listening, speaking = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(count, context, initializer=obey, initargs=(listening, first, *arguments))
-    try:
-        yield pool
-    except BrokenProcessPool:
-        raise ValueError(
-            "a worker process died, perhaps for lack of memory; run the same command again to go "
-            "on, with fewer workers"
-        ) from None
-    except BaseException:
-        speaking.close()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-        speaking.close()
-        listening.close()

@@ -29,7 +29,7 @@ TINY = (
 )
 TINY += (
     "--data.settings",
-    json.dumps({"trajectories": 3, "frames": 12}),
+    json.dumps({"trajectories": 3, "frames": 24}),
     "--train.checkpoint_every",
     "2",
     "--train.log_every",

@@ -102,6 +102,8 @@ def _structure(data: bytes, rng: random.Random) -> bytes:
         return DEEP.encode() + data
     try:
         told = json.loads(data)
+    except RecursionError:
+        return data  # it is deep already
     except ValueError:
         lines = data.decode(errors="replace").split("\n")
         i = rng.randrange(len(lines))
