@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from equal_ledger import table
+from task_tables import tasks
 
 from biasbound.core.schedule import Schedule
 from biasbound.metrics.rows import Row, over_seeds, read_rows, select
@@ -278,6 +279,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "demo": lambda: demo_table(read_rows(ROOT / "results" / "demo" / "results.jsonl")).markdown(),
     "ks-grown": lambda: demo_table(read_rows(GROWN / "ks-5000" / "results.jsonl")).markdown(),
     "grown": grown,
+    "tasks": lambda: tasks(ROOT / "results" / "tasks"),
     "bars": bars,
     "totals": totals,
     "found": found,
