@@ -47,7 +47,7 @@ TINY += (
     "--search.levels",
     "4",
 )
-TINY += ("--search.rounds", "2", "--search.updates", "4", "--evaluate.steps", "1,3")
+TINY += ("--search.rounds", "2", "--search.updates", "4", "--evaluate.steps", "1,3", "--train.batch", "4")
 STUDY = ("run/0*/**/*.h5", "run/0*/**/*.safetensors", "run/0*/**/*.npy", "run/results.jsonl", "run/config.yaml")
 
 
