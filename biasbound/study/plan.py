@@ -39,7 +39,7 @@ def require_possible(config: Config) -> None:
     network_for(config.network, layout, task, config.data.conditions)
     if layout.frames <= task.window():
         raise ValueError(
-            f"task: it needs {task.window() + 1} frames, but trajectories of {layout.name} have {layout.frames}"
+            f"task.history {config.task.history}: it needs {task.window() + 1} frames, but trajectories of {layout.name} have {layout.frames}"
         )
     test = layout_of(config, "test")
     if (wanted.trajectories or 1) > test.trajectories:

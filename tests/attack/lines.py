@@ -151,8 +151,8 @@ def nonsense() -> list[tuple[list[str], str]]:
         words = command.split()
         words += START if words[0] == "run" else []
         for value in values:
-            name = value.partition("=")[0]
-            sign = "-" if len(name) == 1 else "--"
+            name = value.split("=")[value.startswith("set=")]  # of a setting, its own
+            sign = "-" if value.startswith("T=") else "--"
             found.append(([*words, *([f"{sign}{value}"] if sign == "--" else ["-T", value[2:]])], name))
     return found
 
