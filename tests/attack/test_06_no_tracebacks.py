@@ -99,7 +99,7 @@ def test_checkpoints_of_the_wrong_shape(tmp_path, meta):
     model = emulator("direct").model
     save_tensors(tmp_path / "checkpoint-000000001.safetensors", model.state_dict(), meta)
     with pytest.raises(ValueError, match=r"checkpoint|holds a training"):
-        Trainer(model, lambda index: index, 4, FitOptions(updates=2), folder=tmp_path)
+        Trainer(model, lambda index: index, 64, FitOptions(updates=2, batch=2), folder=tmp_path)
 
 
 @pytest.mark.parametrize("field", ["model", "options", "network", "residual", "task", "sha256", "facts"])
