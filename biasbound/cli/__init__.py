@@ -17,9 +17,10 @@ from biasbound.cli.streams import prepared, report_of, say, silence
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input ends with one sentence on stderr and exit code 2."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    before, hook = (sys.stdout, sys.stderr), sys.unraisablehook
+    before, hooks = (sys.stdout, sys.stderr), (sys.unraisablehook, sys.excepthook)
     try:
-        sys.unraisablehook = lambda told: None  # HDF5's objects on a full disk: the error itself is told below
+        # What HDF5's objects print on a full disk while they are destroyed: the error itself is told below.
+        sys.unraisablehook, sys.excepthook = (lambda told: None), (lambda *told: None)
         prepared()
         code = _called(argv)
         sys.stdout.flush()
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last line of defence
         return _unforeseen(error, argv)
     finally:
-        sys.unraisablehook = hook
+        sys.unraisablehook, sys.excepthook = hooks
         sys.stdout, sys.stderr = before if None not in before else (sys.stdout, sys.stderr)
 
 
