@@ -116,9 +116,10 @@ class Trainer:
         self.order = Order(items, options.batch, options.seed)
         self.progress, self.best = Progress(), Best()
         self.choosing = options.keep == "best"  # whether evaluations compete
-        if folder is not None and (found := newest(folder)) is not None:
+        if folder is not None:
             with damaged(f"the checkpoint in {folder}", "remove that folder to begin again"):
-                self._restore(*found)
+                if (found := newest(folder)) is not None:
+                    self._restore(*found)
         if isinstance(data, Loader) and data.ahead:
             self.data = Ahead(data, self._asked())
         if self.rank.world > 1 and self.shards is None:
