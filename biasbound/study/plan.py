@@ -39,7 +39,7 @@ def require_possible(config: Config) -> None:
     network_for(config.network, layout, task, config.data.conditions)
     if layout.frames <= task.window():
         raise ValueError(
-            f"task.history {config.task.history}: it needs {task.window() + 1} frames, but trajectories of {layout.name} have {layout.frames}"
+            f"task.history {config.task.history}, data.stride_time {config.data.stride_time}: it needs {task.window() + 1} frames, but trajectories of {layout.name} have {layout.frames}"
         )
     test = layout_of(config, "test")
     if (wanted.trajectories or 1) > test.trajectories:
@@ -55,6 +55,10 @@ def layout_of(config: Config, split: Split = "train") -> Layout:
     if data.train is not None:
         return found(data, split).open().layout
     made = source_of(data, split).layout
+    if any(n % data.stride_space for n, around in zip(made.grid, made.periodic, strict=True) if around):
+        raise ValueError(
+            f"data.stride_space {data.stride_space} divides no periodic axis of {made.grid} points evenly"
+        )
     grid = tuple(len(range(0, n, data.stride_space)) for n in made.grid)
     frames = len(range(0, made.frames, data.stride_time))
     return replace(made, frames=frames, grid=grid, dt=made.dt * data.stride_time)
