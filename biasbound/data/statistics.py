@@ -48,18 +48,22 @@ class _Running:
         axes, new = (0, 1, *range(3, values.ndim)), values.size // values.shape[2]
         if new == 0:
             return
-        mean = values.mean(axis=axes, dtype=np.float64)
-        shaped = mean.reshape(1, 1, -1, *[1] * (values.ndim - 3))
-        square = np.square(values - shaped).sum(axis=axes)
-        delta, total = mean - self.mean, self.count + new
-        self.mean += delta * (new / total)
-        self.square += square + np.square(delta) * (self.count * new / total)
+        with np.errstate(over="ignore", invalid="ignore"):  # told in `moments`
+            mean = values.mean(axis=axes, dtype=np.float64)
+            shaped = mean.reshape(1, 1, -1, *[1] * (values.ndim - 3))
+            square = np.square(values - shaped).sum(axis=axes)
+            delta, total = mean - self.mean, self.count + new
+            self.mean += delta * (new / total)
+            self.square += square + np.square(delta) * (self.count * new / total)
         self.count = total
 
     def moments(self) -> tuple[Float64[np.ndarray, " C"], Float64[np.ndarray, " C"]]:
         """Mean and standard deviation; NaN of nothing."""
         if not self.count:
             return np.full_like(self.mean, np.nan), np.full_like(self.mean, np.nan)
+        if not np.isfinite(self.square).all():
+            channel = int(np.argmin(np.isfinite(self.square)))
+            raise ValueError(f"channel {channel} has values whose squares float64 cannot hold; rescale the data")
         return self.mean.copy(), np.sqrt(self.square / self.count)
 
 
@@ -76,9 +80,10 @@ class Moments:
             fields = fields[:, :, :, self._mask]
         self._fields.add(fields)
         wide = fields.astype(np.float64, copy=False)
-        self._increments.add(np.diff(wide, axis=1))
-        if self._last is not None and self._last[:2] == (start, frame):
-            self._increments.add(wide[:, :1] - self._last[2])  # across two pieces of one trajectory
+        with np.errstate(over="ignore"):
+            self._increments.add(np.diff(wide, axis=1))
+            if self._last is not None and self._last[:2] == (start, frame):
+                self._increments.add(wide[:, :1] - self._last[2])  # across two pieces of one trajectory
         self._last = (start, frame + fields.shape[1], wide[-1:, -1:]) if len(fields) == 1 else None
 
     def statistics(self) -> Statistics:

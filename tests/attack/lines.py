@@ -166,11 +166,12 @@ def _refused(line: list[str], name: str, folder: Path) -> None:
     import contextlib
     import io
     import os
+    from unittest import mock
 
     os.chdir(folder)
-    study.dry_run = lambda *given: None  # every check has been made by then
     said, code = io.StringIO(), 0
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+    unspoken = mock.patch.object(study, "dry_run", lambda *given: None)  # every check has been made by then
+    with unspoken, contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         try:
             code = main([str(folder / word) if word == "RUN" else word for word in line])
         except SystemExit as stop:

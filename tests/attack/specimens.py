@@ -135,6 +135,8 @@ def _run(folder: Path) -> Path:
     run.finish(
         Unit("train", label="direct"), {"wall_seconds": 1.0, "cpu_seconds": 1.0, "updates": 3, "nfe": 1, "ledger": 3}
     )
+    told = json.loads((unit / "stage.json").read_text())
+    (unit / "stage.json").write_text(json.dumps(told | {"config": {}}))  # this unit has none
     (unit / "log.jsonl").write_text('{"update": 5, "loss": 1.0, "lr": 0.1}\n' * 3)
     (unit / "chain.jsonl").write_text(json.dumps({"update": 5, "rows": [{"sigma": 0.1, "own": 1.0}]}) + "\n")
     data = run.path / "01-data"

@@ -37,7 +37,7 @@ def test_show_marks_forced_steps(tmp_path, capsys):
         (["schedule", "make", "square", "--out", "x"], "square"),
         (["schedule", "make", "linear"], "--out"),
         (["schedule", "make", "linear", "-T", "many", "--out", "x"], "many"),
-        (["schedule", "make", "linear", "-T", "0", "--out", "x"], "argument -T: must be at least 1"),
+        (["schedule", "make", "linear", "-T", "0", "--out", "x"], "-T must be at least 1"),
         (["schedule", "make", "sigmoid", "-T", "10", "--out", "x"], "sigma_max"),
         (["schedule", "make", "linear", "--out", "nowhere/x.json"], "nowhere"),
         (["schedule", "show", "missing.json"], "missing.json"),

@@ -211,10 +211,10 @@ def test_a_reader_that_closes_the_pipe_gets_no_complaint(smoke):
 
 def test_no_jobs_are_refused_before_anything_is_written(tmp_path, capsys):
     run = tmp_path / "run"
-    refused(["run", run, "--preset", "ks-smoke", "--jobs", "0"], capsys, "--jobs: must be at least 1")
+    refused(["run", run, "--preset", "ks-smoke", "--jobs", "0"], capsys, "--jobs must be at least 1")
     assert not run.exists()
     record = Path(__file__).parents[2] / "results" / "mini" / "ks"
-    refused(["evaluate", record, "--jobs", "0"], capsys, "--jobs must be at least")
+    refused(["evaluate", record, "--jobs", "0"], capsys, "--jobs must be at least 1")
 
 
 @pytest.mark.usefixtures("own_names")

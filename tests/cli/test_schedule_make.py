@@ -37,7 +37,7 @@ def test_a_highest_level_below_the_schedules_own_replaces_what_is_above_it(tmp_p
         (["linear", "--over", "sigma"], "the linear schedule has no --over"),
         (["linear", "--sigma-max", "0.9999"], "cannot have --sigma-max 0.9999"),
         (["log-uniform", "-T", "1", "--sigma-max", "0.9"], "cannot have --sigma-max 0.9"),
-        (["log-uniform", "-T", "0"], "-T: must be at least 1"),
+        (["log-uniform", "-T", "0"], "-T must be at least 1"),
         (["log-uniform", "--sigma-min", "0.9", "--sigma-max", "0.1"], "must increase"),
         (["cosine", "--sigma", "0.1,0.9"], "needs --sigma, and no other schedule takes it"),
         (["levels"], "needs --sigma"),

@@ -184,7 +184,7 @@ def test_a_network_in_a_module_of_ones_own_by_commands(tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(figures, "FIGURES", {"ladder": figures.FIGURES["ladder"]})  # the others: tests/report
     own = "my_nets:Convolution"
-    study = [*written(tmp_path, 1), "--network.options", '{"width":6}', "--jobs", "1"]
+    study = [*written(tmp_path, 1), "--network.options", '{"width":6}', "--jobs", "1", "--rollout.trajectories", "1"]
     assert main(["run", "r", "--preset", "ks-smoke", "--network", own, *study]) == 0, capsys.readouterr().err
     assert "Adaptive" in (tmp_path / "r/07-report/index.html").read_text()
 

@@ -11,7 +11,7 @@ import math
 import tokenize
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from biasbound.data.trajectories import PERIODIC, Trajectories
 FACTS = ("parameters", "series", "static")
 
 
-def header_of(file: IO[bytes], where: object) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def header_of(file: Any, where: object) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether in Fortran order, and dtype of an array that begins here."""
     try:
         first = np.lib.format.read_magic(file) == (1, 0)
