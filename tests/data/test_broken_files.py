@@ -162,7 +162,7 @@ def test_a_file_cut_anywhere_gets_one_sentence(path, capsys):
     ("name", "content", "sentence"),
     [
         ("velocity_000001.npz", None, "expected velocity, density and pressure of the same frames"),
-        ("velocity_000001.npz", b"", "found an .npz file that cannot be read"),
+        ("velocity_000001.npz", b"", "found a damaged .npz file"),
         ("velocity_000001.npz", np.ones((3, 6, 4)), "found shape (3, 6, 4), expected (2, 6, 4)"),
         ("density_000002.npz", np.zeros((1, 6, 4)), "found inf in trajectory 1, frame 2"),
         ("src/description.json", b"{}", "expected 'Mach Number'"),

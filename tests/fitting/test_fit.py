@@ -200,7 +200,7 @@ def test_one_trajectory_is_divided_in_time_and_few_data_are_said_to_be_few(tmp_p
 def test_bad_requests_get_one_sentence(tmp_path, capsys):
     np.save(tmp_path / "a.npy", waves(4))
     for words, said in (
-        (["--minutes", "0"], "--minutes must be a finite number above 0"),
+        (["--minutes", "0"], "--minutes must be above 0"),
         (["--minutes", "1", "--updates", "3"], "not both"),
         (["--valid", "b.npy"], "both data.valid and data.test"),
     ):
