@@ -167,7 +167,7 @@ def test_a_schedule_file_is_a_method(tmp_path):
     assert made == Method(schedule=str(tmp_path / "one-level.json"), prediction="v", residual=True)
     assert made.chain() == levels
     assert method(asdict(made)) == made
-    with pytest.raises(ValueError, match=r"cannot read nowhere\.json"):
+    with pytest.raises(ValueError, match=r"cannot read schedule nowhere\.json"):
         method("nowhere.json").chain()
 
 
