@@ -244,7 +244,7 @@ def _study(run: RunDir, config: Config, watch: Watch) -> list[Row]:
     outcome = make_units(run, units, watch.manner, watch.tell)
     if outcome.failed:
         name, problem = next(iter(outcome.failed.items()))
-        raise ValueError(f"{run.path / name}: {problem}; give the same command again to go on")
+        raise ValueError(f"{run.path / name}: {problem}; mend that, then give the same command again: it goes on")
     results = collect(run, units)
     report = Unit("report", inputs=tuple(u for u in units if u.stage == "evaluate"))
     if run.state(report) != "done":
