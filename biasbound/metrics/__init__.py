@@ -20,7 +20,7 @@ from biasbound.metrics.arrays import Array, Mask, at_points, broken, escaped, fi
 from biasbound.metrics.correlation import CorrelationTime, correlation_frames, correlation_time, share
 from biasbound.metrics.derivatives import derivative, vorticity
 from biasbound.metrics.ensemble import RankHistogram, crps_frames, rank_histogram, spread_and_error, spread_skill
-from biasbound.metrics.errors import VRMSE_EPS, Scale, mse, mse_at, mse_frames, vrmse_frames
+from biasbound.metrics.errors import VRMSE_EPS, Scale, mse, mse_at, mse_frames, nrmse_frames, vrmse_frames
 from biasbound.metrics.frechet import FewSamples, frechet_distance, fsd, fsd_curve, spectral_features
 from biasbound.metrics.intervals import Interval, bootstrap
 from biasbound.metrics.scene import Metric, Result, Scene
@@ -68,6 +68,7 @@ __all__ = [
     "mse",
     "mse_at",
     "mse_frames",
+    "nrmse_frames",
     "radial_spectrum",
     "rank_histogram",
     "share",
@@ -88,6 +89,7 @@ METRICS: dict[str, Metric] = home(
         "mse": standard.mse,
         "vrmse": standard.vrmse,
         "mse_norm": standard.mse_norm,
+        "nrmse": standard.nrmse,
         "correlation_time": standard.correlation_times,
         "fsd": standard.fsd_centred,
         "fsd_legacy": standard.fsd_legacy,

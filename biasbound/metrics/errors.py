@@ -14,7 +14,7 @@ from torch import Tensor
 
 from biasbound.metrics.arrays import Array, check_step, per_frame
 
-__all__ = ["VRMSE_EPS", "Scale", "mse", "mse_at", "mse_frames", "vrmse_frames"]
+__all__ = ["VRMSE_EPS", "Scale", "mse", "mse_at", "mse_frames", "nrmse_frames", "vrmse_frames"]
 
 VRMSE_EPS = 1e-7
 Scale = Sequence[float] | Float[np.ndarray, " C"] | Float[Tensor, " C"]  # one per channel
@@ -68,5 +68,18 @@ def vrmse_frames(pred: Array, truth: Array, eps: float = VRMSE_EPS) -> Float64[T
         gap, field = (a - b).flatten(2), b.flatten(2)
         variance = field.var(2, correction=0)
         return (gap.square().mean(2) / (variance + eps)).sqrt().mean(1)
+
+    return per_frame(pred, truth, error, float("inf"))
+
+
+def nrmse_frames(pred: Array, truth: Array) -> Float64[Tensor, "S K"]:
+    """‖x̂ − x‖/‖x‖ over the grid, averaged over channels: APEBench's nRMSE, which sums over channels instead.
+
+    A prediction of 0 scores 1. Broken frames: +∞.
+    """
+
+    def error(a: Tensor, b: Tensor) -> Tensor:
+        gap, field = (a - b).flatten(2), b.flatten(2)
+        return (gap.norm(dim=2) / field.norm(dim=2)).mean(1)
 
     return per_frame(pred, truth, error, float("inf"))

@@ -18,7 +18,7 @@ from biasbound.metrics.arrays import broken, escaped
 from biasbound.metrics.correlation import correlation_time, share
 from biasbound.metrics.derivatives import vorticity
 from biasbound.metrics.ensemble import crps_frames, rank_histogram, spread_and_error
-from biasbound.metrics.errors import mse_frames, vrmse_frames
+from biasbound.metrics.errors import mse_frames, nrmse_frames, vrmse_frames
 from biasbound.metrics.frechet import fsd
 from biasbound.metrics.intervals import Interval, bootstrap
 from biasbound.metrics.scene import Result, Scene
@@ -34,9 +34,13 @@ __all__ = [
     "fsd_legacy",
     "mse",
     "mse_norm",
+    "nrmse",
     "ranks",
     "vrmse",
 ]
+
+
+GEOMETRIC = 100  # steps of the geometric mean
 
 
 def _frames(name: str, table: Float64[Tensor, "S K"], steps: Iterable[int]) -> Iterator[Result]:
@@ -63,6 +67,21 @@ def mse_norm(scene: Scene) -> Iterator[Result]:
     if scene.spread is not None:
         table = mse_frames(scene.first, scene.truth, scene.spread)
         yield from _frames("mse_norm", table, scene.steps)
+
+
+def _geometric(values: Float[Tensor, "B S K"]) -> Float[Tensor, " B"]:
+    return values.mean(1).log().mean(1).exp()
+
+
+def nrmse(scene: Scene) -> Iterator[Result]:
+    """Geometric mean over the first 100 steps, or as many as there are, of the mean nRMSE: APEBench's score.
+
+    A truth that is 0 throughout a frame has no such error.
+    """
+    scene = scene.points
+    table = nrmse_frames(scene.first, scene.truth)[:, :GEOMETRIC]
+    if bool(table.isfinite().all()) or bool(broken(scene.first).any()):
+        yield Result("nrmse_gmean", bootstrap(table, _geometric), table.shape[1])
 
 
 def correlation_times(scene: Scene) -> Iterator[Result]:

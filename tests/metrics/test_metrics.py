@@ -78,6 +78,16 @@ def test_vrmse_of_the_true_mean_is_one_and_eps_is_in_the_denominator():
     assert metrics.vrmse_frames(flat + 1, flat, eps=0.25).item() == 2
 
 
+def test_nrmse_knows_no_units_and_is_that_of_exponax():
+    truth, gap = draw(3, 2, 2, 32), draw(3, 2, 2, 32, seed=1)
+    assert torch.allclose(metrics.nrmse_frames(0 * truth, truth), torch.ones(3, 2, dtype=torch.float64))
+    scale = torch.tensor([2.0, 0.1])[:, None]
+    found = metrics.nrmse_frames(truth + gap, truth)
+    assert torch.allclose(found, metrics.nrmse_frames(scale * (truth + gap), scale * truth))
+    theirs = pytest.importorskip("exponax").metrics.nRMSE
+    assert math.isclose(2 * found[1, 0], theirs((truth + gap)[1, 0].numpy(), truth[1, 0].numpy()), rel_tol=1e-5)
+
+
 def test_arrays_that_do_not_fit_are_refused_in_a_sentence():
     truth = draw(2, 3, 1, 8)
     with pytest.raises(ValueError, match=r"must have the same shape"):

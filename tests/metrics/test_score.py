@@ -92,10 +92,20 @@ def test_a_break_leaves_nulls_and_the_count(tmp_path):
     expected = {(m, s) for m in ("mse", "mse_norm", "vrmse", "fsd", "fsd_legacy") for s in (10, 12)}
     expected |= {(f"energy_{band}", s) for band in metrics.BANDS for s in (10, 12)}
     expected |= {(m, s) for m in ("crps", "ensemble_mse", "spread_skill") for s in (1, 10, 12)}
+    expected |= {("nrmse_gmean", 12)}
     expected |= {(m, None) for m in ("mse_mean", "mse_norm_mean", "vrmse_mean")}
     assert lost == expected
     write_rows(tmp_path / "rows.jsonl", found)
     assert read_rows(tmp_path / "rows.jsonl") == found
+
+
+def test_the_geometric_mean_is_over_a_hundred_steps_of_the_mean_over_trajectories():
+    truth = torch.ones(2, 120, 1, 4)
+    growing = 1 + 1.1 ** torch.arange(120.0).reshape(120, 1, 1)
+    prediction = torch.stack([growing * truth[0], truth[1]])
+    found = value(scored(prediction[None], truth), "nrmse_gmean", 100)
+    assert math.isclose(found, 0.5 * 1.1 ** (99 / 2), rel_tol=1e-6)  # half of it, because one of two is perfect
+    assert not select(scored(prediction[None], 0 * truth), metric="nrmse_gmean")
 
 
 def test_short_rollouts_and_single_trajectories_are_scored():
