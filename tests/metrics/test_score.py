@@ -104,7 +104,7 @@ def test_the_geometric_mean_is_over_a_hundred_steps_of_the_mean_over_trajectorie
     growing = 1 + 1.1 ** torch.arange(120.0).reshape(120, 1, 1)
     prediction = torch.stack([growing * truth[0], truth[1]])
     found = value(scored(prediction[None], truth), "nrmse_gmean", 100)
-    assert math.isclose(found, 0.5 * 1.1 ** (99 / 2), rel_tol=1e-6)  # half of it, because one of two is perfect
+    assert math.isclose(found, 0.5 * 1.1 ** (99 / 2), rel_tol=1e-4)  # half of it, because one of two is perfect
     assert not select(scored(prediction[None], 0 * truth), metric="nrmse_gmean")
 
 
