@@ -8,7 +8,7 @@ JOBS   ?= 2
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: setup test laws test-fast test-slow lint types demo format check-well attack docs dist clean
+.PHONY: setup test laws test-fast test-slow lint types demo format check-well attack rescore docs dist clean
 
 setup: $(READY)
 
@@ -49,6 +49,10 @@ demo: $(READY)
 # Paper-size networks make their first updates; takes long and much memory.
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+# Every kept emulator of results/, scored again on test data made anew.
+rescore: $(READY)
+	$(BIN)/python benchmarks/rescore.py --jobs $(JOBS)
 
 # The Well's own loader, in an environment of its own, reads our files and agrees on every value.
 check-well: $(READY)

@@ -1,14 +1,49 @@
-"""Keep the record of a run: python benchmarks/keep_run.py RUN results/NAME [--curves] [--emulators]
+"""Keep the record of a run: python benchmarks/keep_run.py RUN results/NAME [--curves] [--emulators [SEED …]] [--speed]
 
 Copies results.jsonl, config.yaml, the searched schedules and the provenance of every unit (commit, machine, seed, times);
 with --curves also what was measured during search, training and evaluation, from which figures are drawn; with --emulators
-the emulators too, which `biasbound evaluate` scores again.
+the emulators too, of all seeds or of those given, which `biasbound evaluate` scores again; with --speed the milliseconds of
+CPU time that a step of one trajectory takes on one thread, for every method, as speed.json.
 """
 
 import argparse
 import json
 import shutil
+import statistics
+import time
 from pathlib import Path
+
+import torch
+from record import circumstances
+
+from biasbound.models.emulator import load
+from biasbound.models.method import GUESSES
+from biasbound.study.config import RolloutConfig
+from biasbound.study.graph import methods_of
+from biasbound.study.parsing import read_config
+from biasbound.study.stages.material import open_split
+from biasbound.study.stages.rollout import roll
+
+STEPS, ROUNDS = 10, 5
+
+
+def milliseconds(run: Path) -> dict[str, float]:
+    """Of a step, for each method that has an emulator: the median of rounds after one that warms up."""
+    torch.set_num_threads(1)
+    test, found = open_split(run / "01-data", "test"), {}
+    options = RolloutConfig(trajectories=1, steps=STEPS)
+    for label, method in methods_of(read_config(run / "config.yaml").methods).items():
+        places = sorted(run.glob(f"0[34]-*/{method.emulated.label}/seed-*/emulator"))
+        if label in GUESSES or not places:
+            continue
+        emulator, taken = load(places[0]), []
+        method.sampled(emulator.model)
+        for _ in range(1 + ROUNDS):
+            begun = time.process_time()
+            roll(emulator, test, options)
+            taken.append((time.process_time() - begun) * 1e3 / STEPS)
+        found[label] = round(statistics.median(taken[1:]), 3)
+    return found
 
 
 def main() -> None:
@@ -16,7 +51,8 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--curves", action="store_true")
-    parser.add_argument("--emulators", action="store_true")
+    parser.add_argument("--emulators", type=int, nargs="*", metavar="SEED", help="of these seeds, or of all")
+    parser.add_argument("--speed", action="store_true")
     given = parser.parse_args()
     shutil.rmtree(given.out, ignore_errors=True)  # nothing of an earlier record stays
     given.out.mkdir(parents=True)
@@ -28,7 +64,7 @@ def main() -> None:
         units[told["unit"]] = {k: v for k, v in told.items() if k not in ("config", "unit")}
     (given.out / "provenance.json").write_text(json.dumps(units, indent=1) + "\n")
     wanted = ["0[23]-*/*/seed-*/schedule.json"]
-    if given.curves or given.emulators:
+    if given.curves or given.emulators is not None:
         wanted += [
             "0[23]-*/*/seed-*/landscape.json",
             "03-train/*/seed-*/growth.json",
@@ -39,8 +75,14 @@ def main() -> None:
             "06-*/*/seed-*/bias.json",
             "06-*/*/seed-*/gradients.json",
         ]
-    if given.emulators:
-        wanted += ["0[34]-*/*/seed-*/emulator/*", "0[2-4]-*/*/seed-*/stage.json"]
+    if given.emulators is not None:
+        for seed in given.emulators or ["*"]:
+            wanted += [f"0[34]-*/*/seed-{seed}/emulator/*", f"0[2-4]-*/*/seed-{seed}/stage.json"]
+        if given.emulators:
+            (given.out / "kept.json").write_text(json.dumps({"seeds": given.emulators}) + "\n")
+    if given.speed:
+        told = {"milliseconds": milliseconds(given.run), **circumstances("torch")}
+        (given.out / "speed.json").write_text(json.dumps(told, indent=1) + "\n")
     for pattern in wanted:
         for path in sorted(given.run.glob(pattern)):
             target = given.out / path.relative_to(given.run)

@@ -1,212 +1,219 @@
-"""Draw the figures of docs/results.md from results/mini: python benchmarks/results_figures.py [NAME ...]"""
+"""Draw the five figures of docs/results.md from results/record: python benchmarks/results_figures.py [NAME ...] [--record DIR]
+
+A figure has a panel for every flow that the record holds; one without any is not drawn.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-from results_tables import FLOWS, MINI, ROOT, error, rows_of
+from results_rows import FLOWS, RECORD, ROOT, best, budgets, errors, kind, labels, panel, quartiles, table_rows
 
-from biasbound.core.schedule import Schedule
-from biasbound.metrics.rows import Row, read_rows, select
-from biasbound.report import figures_rows, figures_search
-from biasbound.report.study import Study, read_study
-from biasbound.report.style import MARKERS, PALETTE, WIDTH, curve, finish, name_ends
+from biasbound.core.panel import PANEL
+from biasbound.metrics.rows import Row, select
+from biasbound.models.method import order_of
+from biasbound.report.errors import error_of
+from biasbound.report.style import PALETTE, curve, finish, grid_of, look
 
-STUDIES = MINI / "studies"
-FAMILIES = ("unet", "linear", "cosine", "sigmoid", "refiner", "adaptive")
-METHODS = [
-    "unet", "unet-residual", "unet-ut1", "unet-ut7", "linear", "cosine", "sigmoid", "refiner", "adaptive", "adaptive-v",
-    "adaptive-v-residual", "adaptive-v-focus", "adaptive-x0-residual-focus", "adaptive-proxy",
-    "adaptive-v-proxy", "adaptive-v-focus-proxy", "adaptive-v-residual-proxy",
-]  # fmt: skip
-TITLES = {"ks": "Kuramoto–Sivashinsky", "kolmogorov": "Kolmogorov flow", "transonic": "transonic cylinder"}
 IMAGES = ROOT / "docs" / "img"
-TARGETS = (
-    ("base", "adaptive", "ε, plain"),
-    ("target-eps", "adaptive-residual", "ε, residual"),
-    ("target-x0", "adaptive-x0", "x₀, plain"),
-    ("target-x0", "adaptive-x0-residual", "x₀, residual"),
-    ("base", "adaptive-v", "v, plain"),
-    ("base", "adaptive-v-residual", "v, residual"),
-)
+COLOURS = {"first guess": 7, "direct": 6, "fixed schedule": 0, "peer": 2, "ours": 1}
+FRONT = "front"
+RETRAINED = re.compile(rf"({'|'.join(sorted([*PANEL, FRONT], key=len, reverse=True))})-(\d+)(-|$)")
 
 
-def _pair(height: float = 3.6) -> tuple[Figure, Axes, Axes]:
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    return figure, left, right
+def units(flow: str) -> str:
+    return "MSE (normalised)" if error_of(flow) == "mse_norm" else "MSE"
 
 
-def _of_seed(study: Study, seed: int = 0) -> Study:
-    return replace(
-        study,
-        searches=tuple(s for s in study.searches if s.seed == seed),
-        models=tuple(m for m in study.models if m.seed == seed),
-    )
+def _panels(flows: Sequence[str], height: float = 4.2) -> tuple[Figure, list[tuple[Axes, str]]]:
+    figure, axes = grid_of(len(flows), height=height, columns=1, share=False)
+    return figure, list(zip(axes, flows, strict=True))
 
 
-def _marker(label: str) -> dict[str, object]:
-    """A colour a family, a shape within it; fine-tuned models are hollow."""
-    family = next(i for i, f in enumerate(FAMILIES) if label.startswith(f))
-    within = [m for m in METHODS if m.startswith(FAMILIES[family])]
-    shape = MARKERS[within.index(label.removesuffix("-proxy"))]
-    colour = PALETTE[(6, 0, 0, 0, 7, 1)[family]]
-    hollow = label.endswith("-proxy")
-    return {
-        "marker": MARKERS[family] if family in (1, 2, 3) else shape, "color": colour,
-        "markerfacecolor": "none" if hollow else colour, "markersize": 10 if hollow else 7,
-        "markeredgewidth": 1.6, "linestyle": "none", "label": label,
-    }  # fmt: skip
+def _known(record: Path, has: Callable[[str], object]) -> list[str]:
+    return [flow for flow in FLOWS if table_rows(flow, record) and has(flow)]
 
 
-def calls() -> Figure:
-    """One-step error against network calls, every method and seed."""
-    figure = Figure(figsize=(WIDTH, 4.4), layout="constrained")
-    panels = figure.subplots(1, len(FLOWS))
-    shown: dict[str, object] = {}
-    for axes, flow in zip(panels, FLOWS, strict=True):
-        rows = rows_of(flow)
-        for label in sorted({row.method for row in rows}, key=METHODS.index):
-            own = select(rows, method=label, metric="one_step_mse_norm")
-            (drawn,) = axes.plot([r.nfe for r in own], [r.value or np.nan for r in own], **_marker(label))  # type: ignore[arg-type]
-            shown.setdefault(label, drawn)
+def calls(record: Path) -> Figure | None:
+    """Error over one step against network calls: medians and quartiles over seeds."""
+    flows = _known(record, lambda flow: True)
+    if not flows:
+        return None
+    figure, panels = _panels(flows)
+    for axes, flow in panels:
+        rows, one = table_rows(flow, record), errors(flow)["one step"]
+        for i, label in enumerate(sorted((m for m in labels(rows) if kind(m) != "first guess"), key=order_of)):
+            found, nfe = quartiles(rows, label, *one), select(rows, method=label)[0].nfe
+            if found is not None and np.isfinite(found.median):
+                ends = [[found.median - found.low], [max(0.0, found.high - found.median)]]
+                shown = {**look(i), "color": PALETTE[COLOURS[kind(label)]], "linestyle": "none"}
+                axes.errorbar([nfe], [found.median], ends, label=label, **shown)
+        finish(axes, x="network calls a step", y=f"one step, {units(flow)}", title=FLOWS[flow], log="xy", legend=False)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, frameon=False)
+    return figure
+
+
+def curves(record: Path) -> Figure | None:
+    """Error against the ledger, for methods that were trained with several."""
+    told = {flow: _trained_often(budgets(flow, record)) for flow in FLOWS}
+    flows = [flow for flow in FLOWS if told[flow]]
+    if not flows:
+        return None
+    figure, axes = grid_of(2 * len(flows), height=3.4, columns=2, share=False)
+    for i, flow in enumerate(flows):
+        found = budgets(flow, record)
+        for panel_axes, (name, score) in zip(axes[2 * i : 2 * i + 2], errors(flow).items(), strict=True):
+            for place, label in enumerate(told[flow]):
+                points = [(b, q) for b in sorted(found) if (q := quartiles(found[b], label, *score)) is not None]
+                x, y = [b for b, _ in points], [q.median for _, q in points]
+                curve(panel_axes, x, y, label, place, markevery=1)
+                panel_axes.fill_between(
+                    x, [q.low for _, q in points], [q.high for _, q in points], alpha=0.15, color=look(place)["color"]
+                )
+            finish(
+                panel_axes,
+                x="ledger (training samples)",
+                y=f"{name}, {units(flow)}",
+                title=FLOWS[flow],
+                log="xy",
+                legend=name == "one step",
+            )
+    return figure
+
+
+def _trained_often(found: dict[int, tuple[Row, ...]]) -> list[str]:
+    """Methods with more than one ledger, in the order of a table."""
+    counts: dict[str, int] = {}
+    for rows in found.values():
+        for label in labels(rows, "direct", "fixed schedule", "peer", "ours"):
+            counts[label] = counts.get(label, 0) + 1
+    return sorted((m for m, n in counts.items() if n > 1), key=order_of)
+
+
+def schedules(record: Path) -> Figure | None:
+    """Error against calls of schedules by others and ours: on one dense network (left), trained on each (right)."""
+    flows = [flow for flow in FLOWS if panel(flow, record)]
+    if not flows:
+        return None
+    figure, axes = grid_of(2 * len(flows), height=3.6, columns=2, share=False)
+    for i, flow in enumerate(flows):
+        dense, after = axes[2 * i : 2 * i + 2]
+        rows = panel(flow, record)
+        names = list(dict.fromkeys(row["schedule"] for row in rows))
+        for place, name in enumerate(names):
+            own = {row["calls"]: row["error"] for row in rows if row["schedule"] == name}
+            curve(dense, sorted(own), [own[k] for k in sorted(own)], name, place, markevery=1)
+        _retrained(after, names, table_rows(flow, record), errors(flow)["one step"])
+        finish(dense, x="network calls a step", y="one step, RMSE, one network", title=FLOWS[flow], log="y")
         finish(
-            axes,
+            after,
             x="network calls a step",
-            y="one-step MSE (normalised)" if axes is panels[0] else "",
-            title=TITLES[flow],
-            log="xy",
+            y=f"one step, {units(flow)}, trained on it",
+            title=FLOWS[flow],
+            log="y",
             legend=False,
         )
-    ordered = sorted(shown, key=METHODS.index)
-    figure.legend([shown[m] for m in ordered], ordered, loc="outside lower center", ncols=5, fontsize=8, frameon=False)  # type: ignore[call-overload]
     return figure
 
 
-def updates() -> Figure:
-    """Error on validation pairs against updates, all methods of the record."""
-    figure = Figure(figsize=(WIDTH, 3.6 * len(FLOWS)), layout="constrained")
-    for axes, flow in zip(figure.subplots(len(FLOWS), 1), FLOWS, strict=True):
-        study = read_study(MINI / flow)
-        for model in study.first_seeds():
-            points = [(r["update"], r["valid_mse_norm"]) for r in model.log if r.get("valid_mse_norm")]
-            if points and not model.label.endswith("-proxy"):
-                look = _marker(model.label) | {"linestyle": "-", "markersize": 5}
-                axes.plot(*zip(*points, strict=True), **look)  # type: ignore[arg-type]
-        finish(axes, x="updates", y="one-step MSE, validation", title=TITLES[flow], log="y", legend=False)
-        name_ends(axes)
+def _retrained(axes: Axes, names: Sequence[str], rows: Sequence[Row], score: tuple[str, int]) -> None:
+    """Methods whose label begins with a schedule's name and calls; the searched ladder where it has no such name."""
+    found: dict[str, dict[int, float]] = {}
+    for label in labels(rows):
+        told, q = RETRAINED.match(label), quartiles(rows, label, *score)
+        if told and q:
+            found.setdefault(told[1], {})[int(told[2])] = q.median
+    ours = best(rows, (m for m in labels(rows, "ours") if "residual" in m), *score)
+    if ours is not None:
+        found["searched"] = {select(rows, method=ours[0])[0].nfe: ours[1].median}
+    for name, own in found.items():
+        place = names.index(name) if name in names else len(names)
+        curve(axes, sorted(own), [own[k] for k in sorted(own)], name, place, markevery=1)
+
+
+def split(record: Path) -> Figure | None:
+    """Own error and inherited drift over a rollout, and the ratio of own errors: medians over seeds."""
+    flows = _known(record, lambda flow: select(table_rows(flow, record), metric="split_own"))
+    if not flows:
+        return None
+    figure, axes = grid_of(2 * len(flows), height=3.6, columns=2, share=False)
+    for i, flow in enumerate(flows):
+        above, below = axes[2 * i : 2 * i + 2]
+        rows = table_rows(flow, record)
+        for place, label in enumerate(_telling(rows, flow)):
+            for metric, dash in (("split_own", "-"), ("split_drift", (0, (1, 1.3)))):
+                x, y = _over_time(rows, label, metric)
+                curve(above, x, np.sqrt(y).tolist(), label if dash == "-" else f"_{label}", place, linestyle=dash)
+            curve(below, *_over_time(rows, label, "split_ratio"), label, place)
+        below.axhline(1.0, color="0.5", linewidth=0.8)
+        finish(above, x="predicted frame", y="RMS: own error –, drift ⋯", title=FLOWS[flow], log="y")
+        finish(
+            below, x="predicted frame", y="own error, own over true state", title=FLOWS[flow], log="y", legend=False
+        )
     return figure
 
 
-def thresholds() -> Figure:
-    """Stability thresholds of the record's searches on KS."""
-    return figures_search.thresholds(_of_seed(read_study(MINI / "ks")))
-
-
-def gradients() -> Figure:
-    return figures_search.gradients(read_study(STUDIES / "base"))
-
-
-def contributions() -> Figure:
-    return figures_search.contributions(_of_seed(read_study(MINI / "ks")))
-
-
-def targets() -> Figure:
-    """Exploration curves and ladders for every parameterisation and target; a bias excess below 1e-4 is drawn there."""
-    figure = Figure(figsize=(WIDTH, 5.6), layout="constrained")
-    panels = figure.subplots(2, 3, sharex=True, sharey=True).ravel()
-    for axes, (place, label, name) in zip(panels, TARGETS, strict=True):
-        unit = STUDIES / place / "02-search" / label / "seed-0"
-        found = json.loads((unit / "exploration.json").read_text())
-        last = max(p["round"] for p in found["points"])
-        points = sorted((p["sigma"], p["clean"], p["own"]) for p in found["points"] if p["round"] == last)
-        sigma, clean, own = (list(v) for v in zip(*points, strict=True))
-        curve(axes, sigma, clean, "E_clean", 0)
-        curve(axes, sigma, [max(o - 1, 1e-4) for o in own], "own bias − 1", 1)
-        ladder = Schedule.load(unit / "schedule.json").sigma
-        axes.plot(
-            ladder, np.interp(np.log(ladder), np.log(sigma), clean), linestyle="none", marker="o",
-            markersize=10, markerfacecolor="none", markeredgecolor=PALETTE[6], label="ladder",
-        )  # fmt: skip
-        finish(axes, x="noise level σ", y="", title=f"{name}: {len(ladder)} calls", log="xy", legend=axes is panels[0])
+def rollouts(record: Path) -> Figure | None:
+    """Error and Fréchet spectral distance over the rollout, and the truth's share of the high band."""
+    flows = _known(record, lambda flow: select(table_rows(flow, record), metric="fsd"))
+    if not flows:
+        return None
+    figure, axes = grid_of(2 * len(flows), height=3.6, columns=2, share=False)
+    for i, flow in enumerate(flows):
+        rows = table_rows(flow, record)
+        for panel_axes, (metric, name) in zip(
+            axes[2 * i : 2 * i + 2], ((error_of(flow), units(flow)), ("fsd", "FSD")), strict=True
+        ):
+            for place, label in enumerate(_telling(rows, flow)):
+                curve(panel_axes, *_over_time(rows, label, metric), label, place)
+            finish(panel_axes, x="predicted frame", y=name, title=FLOWS[flow], log="y", legend=metric != "fsd")
     return figure
 
 
-def tau() -> Figure:
-    """What τ buys: calls, and errors of one and ten steps."""
-    places = {float(p.name[4:]): p for p in STUDIES.glob("tau-*")} | {1.04: STUDIES / "base"}
-    values = sorted(places)
-    rows = [select(read_rows(places[v] / "results.jsonl"), method="adaptive") for v in values]
-    figure, left, right = _pair(3.4)
-    curve(left, values, [select(r, method="adaptive")[0].nfe for r in rows], "network calls", 0, markevery=1)
-    largest = [max(x.value or np.nan for x in select(r, metric="reb")) for r in rows]
-    beside = left.twinx()
-    curve(beside, values, largest, "largest REB", 1, markevery=1)
-    finish(left, x="τ", y="network calls a step", legend=False)
-    left.yaxis.set_major_locator(MaxNLocator(integer=True))
-    beside.set_ylabel("largest REB along the chain", color=PALETTE[1])
-    curve(right, values, [error(r, "adaptive") for r in rows], "1 step", 2, markevery=1)
-    curve(right, values, [error(r, "adaptive", 10) for r in rows], "10 steps", 3, markevery=1)
-    finish(right, x="τ", y="MSE (normalised)", log="y")
-    return figure
+def _telling(rows: Sequence[Row], flow: str) -> list[str]:
+    """The best of each kind by its ten-step error, and of ours with and without fine-tuning."""
+    ten = errors(flow)["ten steps"]
+    groups: list[list[str]] = [labels(rows, k) for k in ("direct", "fixed schedule", "peer")]
+    ours = labels(rows, "ours")
+    groups += [[m for m in ours if not m.endswith("-proxy")], [m for m in ours if m.endswith("-proxy")]]
+    return [found[0] for group in groups if (found := best(rows, group, *ten))]
 
 
-def ratios() -> Figure:
-    """Adaptive over U-Net and over cosine, against learning rate and width."""
-    figure, *panels = _pair(3.4)
-    wanted: tuple[tuple[str, str, float], ...] = (
-        ("lr", "learning rate", 0.004), ("width", "width of the network", 32.0),
-    )  # fmt: skip
-    for axes, (prefix, name, base) in zip(panels, wanted, strict=True):
-        found: dict[float, list[Row]] = {base: read_rows(STUDIES / "base/results.jsonl")}
-        for place in STUDIES.glob(f"{prefix}-*"):
-            found[float(place.name.partition("-")[2])] = read_rows(place / "results.jsonl")
-        x = sorted(found)
-        for i, label in enumerate(("unet", "cosine", "adaptive-v")):
-            curve(axes, x, [error(found[v], label) for v in x], label, i, markevery=1)
-        finish(axes, x=name, y="one-step MSE (normalised)", log="xy")
-    return figure
+def _over_time(rows: Sequence[Row], label: str, metric: str) -> tuple[list[int], list[float]]:
+    """Frames, and medians over seeds there; a lost value ends the line."""
+    steps = sorted({r.step for r in select(rows, method=label, metric=metric) if r.step is not None})
+    found: list[Any] = [quartiles(rows, label, metric, step) for step in steps]
+    return steps, [q.median if np.isfinite(q.median) else float("nan") for q in found]
 
 
-def _fsd(flow: str) -> Callable[[], Figure]:
-    return lambda: figures_rows.fsd(read_study(MINI / flow))
-
-
-FIGURES: dict[str, Callable[[], Figure]] = {
-    "calls": calls,
-    "updates": updates,
-    "thresholds": thresholds,
-    "contributions": contributions,
-    "gradients": gradients,
-    "targets": targets,
-    "tau": tau,
-    "ratios": ratios,
-    **{f"fsd_{flow}": _fsd(flow) for flow in FLOWS},
-}
-
-
-def draw(names: Iterable[str], folder: Path) -> None:
-    for name in names:
-        path = folder / f"results_{name}.png"
-        FIGURES[name]().savefig(path, dpi=120)
-        print(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
+FIGURES: dict[str, Callable[[Path], Figure | None]] = {
+    "calls": calls, "curves": curves, "panel": schedules, "split": split, "rollouts": rollouts,
+}  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FIGURES))
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--out", type=Path, default=IMAGES)
     given = parser.parse_args()
     if unknown := set(given.names) - set(FIGURES):
         parser.error(f"there is no figure {unknown.pop()}; there are {', '.join(FIGURES)}")
-    draw(given.names or FIGURES, IMAGES)
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name in given.names or FIGURES:
+        figure, path = FIGURES[name](given.record), given.out / f"results_{name}.png"
+        if figure is None:
+            print(f"{name}: the record has nothing to draw")
+            continue
+        figure.savefig(path, dpi=120)
+        print(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
 
 
 if __name__ == "__main__":

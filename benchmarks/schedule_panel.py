@@ -1,11 +1,14 @@
 """Schedules of others beside ours on one densely trained network: error against calls.
 
-    python benchmarks/schedule_panel.py RUN/03-train/LABEL/seed-0/emulator RUN [--calls 8] [--out out/panel]
+    python benchmarks/schedule_panel.py RUN/03-train/LABEL/seed-0/emulator RUN --out results/record/panel-ks [--ladders DIR]
 
 The emulator's own levels are the grid: train it on many of them (`log-uniform-v-residual` with `baselines.levels: 24`).
 Schedules are found on validation pairs of the run and scored on test pairs with fresh noise, all on the same pairs and
-with the same transition. Writes OUT.jsonl (a row per schedule and number of calls) and OUT.png. A row's error is the root
-of the mean squared error per point in the network's units; `ratio` is that over the front's at the same number of calls.
+with the same transition. Writes OUT.jsonl, a row per schedule and number of calls; `results_figures.py panel` draws it. A
+row's error is the root of the mean squared error per point in the network's units; `ratio` is that over the front's at the
+same number of calls. `--ladders` keeps every schedule as DIR/NAME-CALLS.json, to be trained on:
+
+    methods: [{schedule: DIR/ays-4.json, prediction: v, residual: true}, …]
 """
 
 from __future__ import annotations
@@ -23,7 +26,6 @@ from biasbound.core.front import inference_error
 from biasbound.core.panel import Dense, schedules
 from biasbound.models.diffusion import chain_of
 from biasbound.models.emulator import load
-from biasbound.report.style import curve, finish, grid_of
 from biasbound.study.stages.material import Material, open_split, seeded
 
 
@@ -43,18 +45,11 @@ def measured(given: argparse.Namespace) -> list[dict[str, Any]]:
         error = inference_error(chain, *scored, ladder, draws=given.draws, generator=seeded(given.seed + 1))
         told = {"schedule": name, "calls": calls, "error": error.mean, "stderr": error.stderr}
         rows.append({**told, "sigma": list(ladder.sigma)})
+        if given.ladders is not None:
+            given.ladders.mkdir(parents=True, exist_ok=True)
+            ladder.save(given.ladders / f"{name}-{calls}.json")
     best = {row["calls"]: row["error"] for row in rows if row["schedule"] == "front"}
     return [{**row, "ratio": row["error"] / best[row["calls"]] if row["calls"] in best else None} for row in rows]
-
-
-def drawn(rows: list[dict[str, Any]], path: Path) -> None:
-    figure, (axes,) = grid_of(1, height=4.2, columns=1)
-    for place, name in enumerate(dict.fromkeys(row["schedule"] for row in rows)):
-        own = {row["calls"]: row["error"] for row in rows if row["schedule"] == name}
-        curve(axes, sorted(own), [own[k] for k in sorted(own)], name, place)
-    finish(axes, x="network calls per step", y="one-step error", log="y")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
-    figure.savefig(path, dpi=140)
 
 
 def main() -> None:
@@ -67,12 +62,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--start", choices=["auto", "sigma", "error"], default="auto", help="σ_0 of the greedy ladder")
     parser.add_argument("--out", type=Path, default=Path("out/panel"))
+    parser.add_argument("--ladders", type=Path, metavar="DIR", help="keep the schedules as files")
     given = parser.parse_args()
     torch.set_num_threads(1)
     begun, rows = time.process_time(), measured(given)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.with_suffix(".jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    drawn(rows, given.out.with_suffix(".png"))
     for name in dict.fromkeys(row["schedule"] for row in rows):
         own = {row["calls"]: row["error"] for row in rows if row["schedule"] == name}
         print(f"{name:14}", *(f"{own[k]:9.3g}" if k in own else "        –" for k in range(1, given.calls + 1)))

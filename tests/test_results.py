@@ -1,6 +1,8 @@
-"""The record in results/mini: its pages say what its rows say, and its emulators load."""
+"""The record in results/: its pages say what its rows say, and its emulators load."""
 
 import json
+import math
+import shutil
 import sys
 from pathlib import Path
 
@@ -8,66 +10,53 @@ import pytest
 import torch
 
 import biasbound
-from biasbound.metrics.rows import read_rows, select
-from biasbound.study.parsing import presets, read_config
+from biasbound.metrics.rows import About, read_rows, select, write_rows
+from biasbound.study.parsing import read_config
+from biasbound.study.rescore import read_record
 
 ROOT = Path(__file__).parents[1]
-MINI = ROOT / "results" / "mini"
+RECORDS = sorted(path.parent for path in (ROOT / "results/record").glob("*/results.jsonl"))
 GRIDS = {"ks": (64,), "kolmogorov": (32, 32), "transonic": (64, 32)}
+each_record = pytest.mark.parametrize("folder", RECORDS, ids=lambda folder: folder.name)
 
 
 @pytest.fixture
-def tables(monkeypatch):
+def scripts(monkeypatch):
+    """The modules that make tables of the record."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import results_tables
 
     yield results_tables
-    sys.modules.pop("results_tables", None)
+    for name in [name for name in sys.modules if name.startswith("results_")]:
+        sys.modules.pop(name)
 
 
-def test_the_pages_show_the_tables_of_the_record(tables):
+def test_the_pages_show_the_tables_of_the_record(scripts):
     shown = set()
-    for page in tables.PAGES:
+    for page in scripts.PAGES:
         text = page.read_text()
-        assert tables.filled(text) == text, f"run benchmarks/results_tables.py: {page.name} is old"
-        shown |= {name for _, name, _ in tables.MARK.findall(text)}
-    assert shown == set(tables.TABLES)
+        assert scripts.filled(text) == text, f"run benchmarks/results_tables.py: {page.name} is old"
+        shown |= {name for _, name, _ in scripts.MARK.findall(text)}
+    assert shown == set(scripts.TABLES)
 
 
-@pytest.mark.parametrize("flow", GRIDS)
-def test_a_record_has_the_data_of_its_preset_and_every_method_and_seed(flow):
-    """The record is older than the presets' growing ladders: flow, network and scores are theirs, the training is not."""
-    config, rows = (read_config(MINI / flow / "config.yaml"), read_rows(MINI / flow / "results.jsonl"))
-    preset = read_config(presets()[f"{flow}-mini"])
-    for section in ("data", "task", "network", "rollout", "evaluate"):
-        assert getattr(config, section) == getattr(preset, section)
-    assert {(r.method, r.seed) for r in rows} == {(m, s) for m in config.methods for s in config.seeds}
-    budgets = {r.updates for r in rows if not r.method.startswith("adaptive")}
-    assert budgets == {config.train.updates}
+@each_record
+def test_a_record_has_every_method_and_seed_of_its_config(folder):
+    config, rows = read_config(folder / "config.yaml"), read_rows(folder / "results.jsonl")
+    wanted = {
+        (m if isinstance(m, str) else biasbound.models.method.method(m).label, s)
+        for m in config.methods
+        for s in config.seeds
+    }
+    assert {(r.method, r.seed) for r in rows} - {("persistence", config.seeds[0])} <= wanted
+    ledgers = {r.ledger for r in rows if r.ledger}
+    assert max(ledgers) <= 1.01 * min(ledgers)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("flow", GRIDS)
-def test_every_row_of_a_record_has_an_emulator_that_steps(flow):
-    rows = read_rows(MINI / flow / "results.jsonl")
-    for label, seed in sorted({(r.method, r.seed) for r in rows}):
-        stage = "04-finetune" if label.endswith("-proxy") else "03-train"
-        folder = MINI / flow / stage / label / f"seed-{seed}" / "emulator"
-        assert sum(p.stat().st_size for p in folder.iterdir()) <= 2e6
-        emulator = biasbound.load(folder)
-        assert emulator.nfe == select(rows, method=label, seed=seed)[0].nfe
-        if seed == 0:
-            known = torch.full((1, len(emulator.conditions)), 0.7) if emulator.conditions else None
-            start = torch.zeros(1, len(emulator.channels), *GRIDS[flow])
-            step = emulator.step(start, known)
-            assert step.isfinite().all()
-
-
-@pytest.mark.parametrize("flow", GRIDS)
-def test_every_number_of_a_record_tells_where_it_comes_from(flow):
-    units = json.loads((MINI / flow / "provenance.json").read_text())
-    rows = read_rows(MINI / flow / "results.jsonl")
-    scored = {f"06-evaluate/{r.method}/seed-{r.seed}" for r in rows}
+@each_record
+def test_every_number_of_a_record_tells_where_it_comes_from(folder):
+    units = json.loads((folder / "provenance.json").read_text())
+    scored = {f"06-evaluate/{r.method}/seed-{r.seed}" for r in read_rows(folder / "results.jsonl")}
     assert scored <= set(units)
     for name, unit in units.items():
         assert unit["commit"], name
@@ -75,5 +64,83 @@ def test_every_number_of_a_record_tells_where_it_comes_from(flow):
         assert not unit["dirty"], name
 
 
-def test_the_record_is_small():
-    assert sum(p.stat().st_size for p in MINI.rglob("*") if p.is_file()) <= 40e6
+@pytest.mark.long
+@each_record
+def test_every_emulator_of_a_record_steps(folder):
+    for path in sorted(folder.glob("0[34]-*/*/seed-0/emulator")):
+        assert sum(p.stat().st_size for p in path.iterdir()) <= 2e6
+        emulator = biasbound.load(path)
+        known = torch.full((1, len(emulator.conditions)), 0.7) if emulator.conditions else None
+        start = torch.zeros(1, len(emulator.channels), *GRIDS[read_config(folder / "config.yaml").data.dataset])
+        assert emulator.step(start, known).isfinite().all()
+
+
+def test_the_results_are_small():
+    assert sum(p.stat().st_size for p in (ROOT / "results").rglob("*") if p.is_file()) <= 60e6
+
+
+# --- the scripts on a record that is made up ----------------------------------------------------------
+
+
+def made(folder, errors, ledger=1000, nfe=2):
+    """Rows of {method: ten-step errors, one per seed}."""
+    rows = []
+    for method, found in errors.items():
+        for seed, value in enumerate(found):
+            about = About("ks", method, seed, nfe, ledger=ledger)
+            rows += [about.row("broken", 0), about.row("mse", value, 10), about.row("one_step_mse", value / 10, 1)]
+    folder.mkdir(parents=True)
+    write_rows(folder / "results.jsonl", rows)
+
+
+def test_medians_and_quartiles_know_lost_seeds(scripts):
+    rows = sys.modules["results_rows"]
+    assert rows.Quartiles.of([]) is None
+    assert rows.Quartiles.of([4.0, 1.0, 2.0, 3.0, 5.0]) == rows.Quartiles(3.0, 2.0, 4.0, 5)
+    assert rows.Quartiles.of([1.0, None, 2.0]) == rows.Quartiles(2.0, 2.0, math.inf, 3)
+
+
+def test_rows_of_one_ledger_are_one_table_and_others_points_of_its_curves(scripts, tmp_path):
+    rows = sys.modules["results_rows"]
+    made(tmp_path / "ks", {"direct-residual": [1.0, 3.0, 2.0]})
+    made(tmp_path / "ks-peers", {"flow-residual-1": [1.0]}, ledger=1004)
+    made(tmp_path / "ks-twice", {"direct-residual": [0.5]}, ledger=2000)
+    made(tmp_path / "kolmogorov", {"direct": [7.0]})
+    assert sorted(rows.budgets("ks", tmp_path)) == [1000, 2000]
+    assert rows.labels(rows.table_rows("ks", tmp_path)) == ["direct-residual", "flow-residual-1"]
+    assert rows.quartiles(rows.table_rows("ks", tmp_path), "direct-residual", "mse", 10).median == 2.0
+    assert not rows.table_rows("transonic", tmp_path)
+    shutil.copytree(tmp_path / "ks-peers", tmp_path / "ks-peers-again")
+    rows.budgets.cache_clear()
+    with pytest.raises(ValueError, match=r"flow-residual-1, seed 0, is both in .*ks-peers and in .*ks-peers-again"):
+        rows.budgets("ks", tmp_path)
+
+
+def test_a_bar_is_missed_where_ours_is_behind_by_more_than_quartiles(scripts, tmp_path):
+    bars = sys.modules["results_bars"]
+    near, far = {"adaptive-scaled-residual": [2.0, 2.2, 2.4]}, {"adaptive-scaled-residual": [4.0, 4.1, 4.2]}
+    for name, ours in (("near", near), ("far", far)):
+        made(tmp_path / name / "ks", {"flow-residual-1": [1.9, 2.1, 2.3], "cosine-v-residual": [50.0] * 3, **ours})
+    of = {name: {b.what: b for b in bars.every(tmp_path / name)} for name in ("near", "far")}
+    for told in of.values():
+        assert told["searched over fixed schedule, scaled, one step"].reached
+        assert not told["MSE, ten steps"].reached
+    ten = "ours over the best peer of at most 4 calls, ten steps"
+    assert (of["near"][ten].reached, of["far"][ten].reached) == (True, False)
+    (tmp_path / "far" / "tried.json").write_text(json.dumps({f"{ten}, ks": "prayer"}))
+    assert "prayer" in bars.misses(tmp_path / "far")
+
+
+def test_a_record_may_keep_the_emulators_of_some_seeds_only(tmp_path):
+    kept = shutil.copytree(RECORDS[-1], tmp_path / "kept")
+    others = {row.seed for row in read_rows(kept / "results.jsonl")} - {0}
+    assert others
+    for path in kept.glob("0[34]-*/*/seed-[!0]"):
+        shutil.rmtree(path)
+    with pytest.raises(ValueError, match="no emulator"):
+        read_record(kept)
+    (kept / "kept.json").write_text(json.dumps({"seeds": [0]}))
+    record = read_record(kept)
+    assert record.alone == tuple(sorted(others))
+    assert {row.seed for row in record.rows} == {0}
+    assert select(record.rows, seed=0)

@@ -81,6 +81,10 @@ def status(given: argparse.Namespace) -> None:
         print(f"next: biasbound run {path}")
 
 
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+
+
 def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     """Score the kept emulators of a record on test data made anew; 0 if their intervals hold the new values."""
     parser = ConfigParser(
@@ -94,6 +98,8 @@ def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     record = read_record(folder)  # all of it is read before anything of an earlier call is removed
     work = workplace(folder)
     print(f"{folder}: a record; its test data are made again in {work}", flush=True)
+    if record.alone:
+        print(f"emulators of {_seeds(record.alone)} were not kept; their rows are not compared", flush=True)
     verdict = rescore(record, work, jobs, tell=lambda name: print(f"scored {name}", flush=True))
     print(table1(verdict.rows).text())
     inside = verdict.compared - len(verdict.outside)

@@ -52,11 +52,19 @@ class Wish:
     json: bool = False  # the result as JSON on stdout, nothing else there
 
 
+def _is_run(word: str) -> bool:
+    """Whether a word of the command line is a run folder; a list of methods may be too long for a name of a file."""
+    try:
+        return (Path(word) / "run.json").exists()
+    except OSError:
+        return False
+
+
 def wish_of(verb: str, argv: list[str]) -> Wish:
     """Parse in two steps: the folder or the preset decides on the defaults of everything else."""
     argv = _named(argv)
     first = next((a for a in argv[:1] if not a.startswith("-")), None)
-    folder = next((a for a in argv if (Path(a) / "run.json").exists()), first)
+    folder = next((a for a in argv if _is_run(a)), first)
     preset = _value(argv, "--preset")
     if preset is not None and preset not in presets():
         raise ValueError(f"there is no preset {preset!r}; there are {', '.join(presets())}")

@@ -6,8 +6,11 @@ level; those with more than one call end at the lowest.
     karras, log-linear     closed forms in r; cosine, linear and sigmoid in β
     entropic               equal increments of ∫ E_clean²/r³ dr
     score-optimal          equal arc length, of steps √L with L(u, t) = t² E‖s(z_u, t) − s(z_u, u)‖², s = (D − z)/r²
-    ays                    least Σ ∫_t^u E‖D(z_τ, τ) − D(z_u, u)‖² dτ/τ³ over the steps from u to t (Align Your Steps);
-                           the sum is additive over steps, so the least one is found exactly
+    ays                    least Σ ∫_t^u E‖D(z_τ, τ) − D(z_u, u)‖² dτ/τ³ over the steps from u to t (Align Your Steps):
+                           half of ∫ E‖difference of drifts‖²/g² dτ between the reverse SDE and the one whose estimate stays
+                           that of u, Girsanov's bound on the KL divergence. It is additive over steps, so the least sum is
+                           found exactly. Where τ is drawn ∝ (1/(τ² + c²) − 1/(u² + c²))/τ³ instead of integrated over,
+                           the quotient ‖…‖²/(1/(τ² + c²) − 1/(u² + c²)) is left of it: the same sum, as an estimate
     greedy                 Algorithm 2, with the least τ that needs so many calls
     front                  least measured error (`core.front`)
 
@@ -60,15 +63,19 @@ class Dense:
         return [s / math.sqrt(alpha_bar(s)) for s in self.levels.sigma]
 
     @cached_property
-    def noise(self) -> State:
-        """ε, the same at all levels: differences between levels are those of the estimates."""
-        return draw(self.y, torch.Generator().manual_seed(self.seed))
+    def noise(self) -> list[State]:
+        """r ε of every level, as the forward process has it: what a level has more than the one below is drawn anew."""
+        generator, walk, below = torch.Generator().manual_seed(self.seed), [torch.zeros_like(self.y)], 0.0
+        for r in self.ratios:
+            walk.append(walk[-1] + math.sqrt(r**2 - below**2) * draw(self.y, generator))
+            below = r
+        return walk[1:]
 
     @torch.no_grad()
     def estimate(self, at: int, asked: int) -> State:
         """D(z_r, r′) for the field of level `at`, as one of level `asked`."""
         model = as_edm(self.denoiser, self.x)
-        return model(self.y + self.ratios[at] * self.noise, self.ratios[asked])
+        return model(self.y + self.noise[at], self.ratios[asked])
 
     @cached_property
     def estimates(self) -> list[State]:
@@ -142,7 +149,7 @@ def score_steps(dense: Dense) -> list[float]:
     found = []
     for t in range(len(dense.levels) - 1):
         u, (low, high) = t + 1, (dense.ratios[t], dense.ratios[t + 1])
-        noisy = dense.y + high * dense.noise
+        noisy = dense.y + dense.noise[u]
         there, here = ((dense.estimate(u, i) - noisy) / r**2 for i, r in ((t, low), (u, high)))
         found.append(low * float((there - here).double().square().mean().sqrt()))
     return found

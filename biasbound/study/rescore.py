@@ -1,7 +1,8 @@
 """Score kept emulators again, on test data made anew: does the record hold?
 
 A kept folder has `config.yaml`, `results.jsonl` and the emulators of a run (`03-train/…/emulator`), but neither its data
-nor its rollouts. Both are made again from the config, the test split alone.
+nor its rollouts. Both are made again from the config, the test split alone. Where `kept.json` names the seeds whose emulators
+were kept, the rows of the others stand as they are.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from biasbound._io import checked_name, make_folder, remove, workers, write_json
+from biasbound._io import checked_name, make_folder, read_json, remove, workers, write_json
 from biasbound.data.layout import Split
 from biasbound.metrics import METRICS
 from biasbound.metrics.rows import Row, read_rows, select, write_rows
@@ -29,6 +30,7 @@ from biasbound.study.stages.material import Material, open_split
 from biasbound.study.stages.place import Place
 from biasbound.study.stages.rollout import make_rollout
 
+KEPT = "kept.json"  # {"seeds": […]} of a record that holds emulators of some seeds only
 MARK = "rescored.json"  # in a folder that we made, and may remove
 
 
@@ -49,6 +51,7 @@ class Record:
     rows: tuple[Row, ...]
     units: tuple[tuple[str, int], ...]  # labels and seeds
     emulators: tuple[Path, ...]  # one per unit
+    alone: tuple[int, ...] = ()  # seeds that have rows, but no emulators
 
 
 def read_record(folder: Path) -> Record:
@@ -58,6 +61,9 @@ def read_record(folder: Path) -> Record:
     rows = read_rows(folder / "results.jsonl")
     for row in rows:
         checked_name(row.method, f"{folder / 'results.jsonl'}, method")
+    kept = read_json(folder / KEPT, dict[str, list[int]])["seeds"] if (folder / KEPT).exists() else None
+    alone = () if kept is None else tuple(sorted({row.seed for row in rows} - {*kept}))
+    rows = [row for row in rows if row.seed not in alone]
     todo = list(dict.fromkeys((row.method, row.seed) for row in rows))
     kinds = methods_of(config.methods)
     emulators = [
@@ -65,7 +71,7 @@ def read_record(folder: Path) -> Record:
         for label, seed in todo
         if label not in GUESSES
     ]
-    return Record(config, tuple(rows), tuple(todo), tuple(_with_units(todo, emulators)))
+    return Record(config, tuple(rows), tuple(todo), tuple(_with_units(todo, emulators)), alone)
 
 
 def workplace(record: Path) -> Path:

@@ -131,6 +131,12 @@ def test_fine_tuning_takes_the_methods_that_can_be(tmp_path):
         wish_of("finetune", [*start, "--methods", "direct,linear"])
 
 
+def test_a_list_of_methods_may_be_longer_than_the_name_of_a_file(tmp_path):
+    labels = [f"direct-ut{n}" for n in range(1, 60)]
+    wish = wish_of("evaluate", [str(tmp_path / "r"), "--preset", "ks-smoke", "--methods", ",".join(labels)])
+    assert list(wish.config.methods) == labels
+
+
 @pytest.mark.parametrize("manner", ["--threads=0", "--device=gpu", "--device=cuda:0"])
 def test_a_manner_that_cannot_be_is_refused_before_anything_is_made(manner, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)

@@ -71,6 +71,14 @@ def test_the_least_sum_is_the_least(count):
     assert tuple(least_sum(cost, count)) == min(every, key=total)
 
 
+def test_estimates_of_a_gaussian_differ_as_those_of_the_forward_process():
+    """E‖D(z_t) − D(z_u)‖² = s⁴ (1/(s² + t²) − 1/(s² + u²)), by which Align Your Steps draws its times."""
+    many = dense(6, pairs=64)
+    inverse = torch.tensor([1 / (SPREAD**2 + r * r) for r in many.ratios], dtype=torch.float64)
+    exact = SPREAD**4 * (inverse[:, None] - inverse[None]).abs()
+    assert torch.allclose(many.gaps, exact, rtol=0.1)
+
+
 def test_no_other_levels_of_the_grid_have_a_lower_objective_than_align_your_steps():
     cost = ays_cost(DENSE)
 

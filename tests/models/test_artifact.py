@@ -18,7 +18,7 @@ from biasbound.core.schedule import Schedule
 from biasbound.models.emulator import Emulator
 from biasbound.nets import ConditionalNet, DirectNet, UNetConfig
 
-RECORDS = Path(__file__).parents[2] / "results/mini"
+RECORDS = Path(__file__).parents[2] / "results/archive/version-1"
 
 
 def start(name):
