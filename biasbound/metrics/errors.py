@@ -80,6 +80,6 @@ def nrmse_frames(pred: Array, truth: Array) -> Float64[Tensor, "S K"]:
 
     def error(a: Tensor, b: Tensor) -> Tensor:
         gap, field = (a - b).flatten(2), b.flatten(2)
-        return (gap.norm(dim=2) / field.norm(dim=2)).mean(1)
+        return (gap.square().sum(2) / field.square().sum(2)).sqrt().mean(1)
 
     return per_frame(pred, truth, error, float("inf"))
