@@ -2,16 +2,17 @@
 
     python benchmarks/apebench.py --seeds 0,1 --jobs 2             # every method, with Adam and with SOAP
     python benchmarks/apebench.py --methods direct-dilated-residual --optimisers adam --updates 1000
-    python benchmarks/apebench.py --score results/apebench          # what was kept, scored again
+    python benchmarks/apebench.py --score results/record/apebench   # what was kept, scored again
 
 Data and scores come from apebench 0.1.1 in an environment of its own (`--venv`, made at the first call); arrays are
 exchanged as .npy files. Each method and optimiser is a study in OUT/<method>-<optimiser>, with the widest network of at
 most 33,000 parameters, batches of 20 and the samples of 10,000 updates, whatever they are spent on. Adam has APEBench's
 schedule (2,000 updates of warm-up to 1e-3, then a cosine to 0; no clipping, no averaged weights), SOAP ours.
 
-The score is the geometric mean over steps 1 to 100 of the mean nRMSE. Published medians [quartiles]: dilated ResNet 0.156
-[0.131, 0.191], U-Net 0.193 [0.168, 0.213]; persistence must come out as 0.731. Errors of rollouts over 100 steps are kept
-in half precision as OUT/errors/<method>-<optimiser>-<seed>.npy, and scores as OUT/scores.json.
+The score is the geometric mean over steps 1 to 100 of the mean nRMSE; persistence must come out as 0.731. Errors of
+rollouts over 100 steps are kept as OUT/errors/<method>-<optimiser>-<seed>.npz, in steps of 1/127 of the largest of each
+frame, which changes no score by more than 1e-4 of itself, and scores as OUT/scores.json. A call that was cut off goes on
+where it was; further seeds and methods are added to what is there.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from results_record import PUBLISHED
 
 from biasbound.cli import main as biasbound
 from biasbound.models.method import Method, method
@@ -110,18 +112,31 @@ def study(label: str, optimiser: str, given: argparse.Namespace) -> None:
     (given.out / "errors").mkdir(exist_ok=True)
     for place in sorted(run.glob(f"05-rollout/{label}/seed-*")):
         error = np.load(place / "prediction.npy")[0, :, :100] - truth
-        np.save(given.out / "errors" / f"{label}-{optimiser}-{place.name[5:]}.npy", error.astype(np.float16))
+        keep(given.out / "errors" / f"{label}-{optimiser}-{place.name[5:]}.npz", error)
+
+
+def keep(path: Path, error: np.ndarray) -> None:
+    """Errors (S, K, C, N) as bytes, with the largest of each frame."""
+    most = np.maximum(np.abs(error).max((2, 3), keepdims=True), np.finfo(np.float32).tiny)
+    np.savez_compressed(
+        path, bytes=np.round(127 * error / most).astype(np.int8), scale=(most / 127).astype(np.float32)
+    )
 
 
 def report(python: Path, folder: Path, data: Path) -> None:
     """Score all kept errors by APEBench's functions; print medians and quartiles over seeds."""
-    rows = json.loads(side(python, "score", data, *sorted((folder / "errors").glob("*.npy"))).splitlines()[-1])
+    rows = json.loads(side(python, "score", data, *sorted((folder / "errors").glob("*.npz"))).splitlines()[-1])
     if abs(rows[0]["score"] - PERSISTENCE) > 5e-4:
         raise SystemExit(f"persistence scores {rows[0]['score']:.4f}, not {PERSISTENCE}: the bridge is not sound")
     (folder / "scores.json").write_text(json.dumps(rows, indent=1) + "\n")
     groups: dict[str, list[float]] = {}
     for row in rows:
         groups.setdefault(row["name"].rpartition("-")[0] or row["name"], []).append(row["score"])
+    for name, (median, low, high, size) in PUBLISHED.items():
+        print(
+            f"{f'published: {name}, {size:,} parameters':44} {median:.3f}"
+            + (f" [{low:.3f}, {high:.3f}]" if low else "")
+        )
     for name, scores in groups.items():
         quartiles = statistics.quantiles(scores, n=4, method="inclusive") if len(scores) > 1 else []
         ends = f" [{quartiles[0]:.3f}, {quartiles[2]:.3f}]" if quartiles else ""

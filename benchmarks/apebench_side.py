@@ -3,7 +3,7 @@
     python -P apebench_side.py data FOLDER           train.npy (50, 51, 1, 160) and test.npy (30, 201, 1, 160)
     python -P apebench_side.py score FOLDER FILE …   the scores of error fields (S, K, C, N), as one JSON line
 
-A file holds prediction − truth of the K frames after the initial one, S test trajectories.
+A file holds prediction − truth of the K frames after the initial one, S test trajectories, as bytes and their scale.
 """
 
 import json
@@ -47,7 +47,9 @@ def main() -> None:
         return
     test = np.load(folder / "test.npy")
     rows = [scored(folder, "persistence", test[:, :1] - test[:, 1 : UP_TO + 1])]
-    rows += [scored(folder, file.stem, np.load(file)) for file in files]
+    for file in files:
+        kept = np.load(file)
+        rows.append(scored(folder, file.stem, kept["bytes"] * kept["scale"]))
     print(json.dumps(rows))
 
 

@@ -178,12 +178,13 @@ def rollouts(record: Path) -> Figure | None:
 
 
 def _telling(rows: Sequence[Row], flow: str) -> list[str]:
-    """The best of each kind by its ten-step error, and of ours with and without fine-tuning."""
-    ten = errors(flow)["ten steps"]
+    """The best of each kind by its ten-step error, in short rollouts by that of one; of ours with and without proxy."""
+    one, ten = errors(flow).values()
+    chosen = ten if any(r.metric == ten[0] and r.step == ten[1] for r in rows) else one
     groups: list[list[str]] = [labels(rows, k) for k in ("direct", "fixed schedule", "peer")]
     ours = labels(rows, "ours")
     groups += [[m for m in ours if not m.endswith("-proxy")], [m for m in ours if m.endswith("-proxy")]]
-    return [found[0] for group in groups if (found := best(rows, group, *ten))]
+    return [found[0] for group in groups if (found := best(rows, group, *chosen))]
 
 
 def _over_time(rows: Sequence[Row], label: str, metric: str) -> tuple[list[int], list[float]]:

@@ -178,6 +178,8 @@ def eight(flow: str = "ks", record: Path = RECORD) -> str:
         lambda m: kind(m) == "ours",
     )
     chosen = [found[0] for of in families if (found := best(rows, filter(of, labels(rows)), *ten))]
+    if not chosen:
+        return ""
     every = columns(flow, speeds(flow, record))
     names = ["one step", "ten steps", "correlation time", "CRPS", "calls", "ledger", "seconds"]
     told = {m: [every[n].cell(rows, m) for n in names] for m in chosen}

@@ -16,6 +16,7 @@ from biasbound.flows.transonic import TransonicCylinder
 from biasbound.flows.transonic.grid import o_grid
 from biasbound.flows.transonic.kernels import jit
 from biasbound.flows.transonic.sampling import DOMAIN, Window
+from biasbound.study.parsing import presets, read_config
 
 # --- the data set --------------------------------------------------------------------------------
 
@@ -129,11 +130,20 @@ def mach_numbers(size):
 @pytest.mark.parametrize("name", list(TransonicCylinder.sizes))
 def test_splits_share_no_mach_number(name):
     parts = mach_numbers(name)
-    every = [m for part in parts.values() for m in part]
+    every = [m for part in parts.values() for m in {*part}]
     assert len(every) == len(set(every))
     low, high = min(parts["train"]), max(parts["train"])
     assert all(m < low for m in parts["extrapolate"])
-    assert all(low < m < high for part in ("valid", "interpolate", "long") for m in parts[part])
+    assert all(low < m < high for part in parts.keys() - {"train", "extrapolate"} for m in parts[part])
+
+
+def test_the_record_is_tested_on_twelve_trajectories_of_a_hundred_steps_and_more():
+    for test in ("extrapolate", "interpolate"):
+        made = source("transonic", "mini", "test", test=test)
+        assert len(made.mach) == 4 * len({*made.mach}) == 12
+        assert (made.layout.frames - 1) // 2 >= 100
+    config = read_config(presets()["transonic-mini"])
+    assert (config.data.size, config.data.stride_time) == ("mini", 2)
 
 
 def test_the_full_size_has_the_mach_numbers_of_the_original():

@@ -9,7 +9,8 @@ velocity is u, not ρu as in the original's files.
 Splits are by Mach number. The size `full` has those of the original: three test sets, Mach 0.50–0.52 ("extrapolate"),
 0.66–0.68 ("interpolate") and 0.64–0.65 ("long"), and the rest of 0.53, 0.54 … 0.90 for training. The setting `test`
 picks the test set. The original has no validation set apart from these; here it has Mach numbers between those of the
-training set, in runs of its own, so that it shares no trajectory with training or test.
+training set, in runs of its own, so that it shares no trajectory with training or test. The size `mini` trains as `small`
+does and is tested on twelve trajectories: each of three Mach numbers from four starts, for 120 steps of two frames.
 """
 
 from collections.abc import Mapping
@@ -40,7 +41,7 @@ def _size(frames: int, warmup: float, cells: tuple[int, int], **mach: tuple[floa
 
 @dataclass(frozen=True)
 class TransonicCylinder:
-    """Transonic flow past a cylinder, one trajectory per Mach number.
+    """Transonic flow past a cylinder, one trajectory for each entry of `mach`.
 
     Each starts from its own random swirl and eddies. Fields: velocity_x, velocity_y, density, pressure in units of a∞,
     ρ∞, ρ∞a∞² (|u∞| = Mach, ρ∞ = 1, p∞ = 1/γ), lengths in D. Times are in D/U, so `dt` is the same for every Mach
@@ -62,6 +63,12 @@ class TransonicCylinder:
                        extrapolate=(0.52,), interpolate=(0.67,), long=(0.64,)),
         "small": _size(400, 30.0, (128, 137), train=(0.55, 0.6, 0.7, 0.8, 0.9), valid=(0.58, 0.75),
                        extrapolate=(0.5, 0.51, 0.52), interpolate=(0.66, 0.67, 0.68), long=(0.64,)),
+        "mini": Size(
+            {"warmup": 30.0, "cells": (128, 137)}, {"frames": 400, "mach": (0.55, 0.6, 0.7, 0.8, 0.9)},
+            {"frames": 400, "mach": (0.58, 0.75)},
+            {name: {"frames": 242, "mach": 4 * numbers} for name, numbers in
+             {"extrapolate": (0.5, 0.51, 0.52), "interpolate": (0.66, 0.67, 0.68)}.items()},
+        ),
         "full": _size(1000, 60.0, (192, 170), train=_percent((53, 63), (69, 90)),
                       valid=(0.565, 0.615, 0.735, 0.815, 0.885),
                       extrapolate=_percent((50, 52)), interpolate=_percent((66, 68)), long=_percent((64, 65))),
