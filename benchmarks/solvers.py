@@ -124,7 +124,7 @@ def ks_row() -> Row:
             "exponax": {batch: lambda b=batch: theirs(b) for batch in (16, 32, 64, 128)},
             "scipy Radau": {1: radau},
         },
-        {"exponax": 0.8, "scipy Radau": 200},
+        {"exponax": 1.0, "scipy Radau": 200},
         once=("scipy Radau",),
     )
 
@@ -175,7 +175,7 @@ def kolmogorov_row(points: int, precision: str) -> Row:
             "biasbound": {batch: lambda b=batch: ours(b) for batch in (1, 2, 4)},
             "exponax": {batch: lambda b=batch: theirs(b) for batch in (1, 2, 4)},
         },
-        {"exponax": 0.8} if points == 128 else {},
+        {"exponax": 1.0} if points <= 128 else {},
     )
 
 

@@ -69,7 +69,7 @@ class ETDRK4:
         )
         # Twice, for the real and the imaginary part: real arithmetic is half the work of complex.
         self._coefficients = [c.to(dtype)[..., None].repeat_interleave(2, -1) for c in coefficients]
-        self._kept: dict[torch.Size, tuple[list[Tensor], list[Tensor]]] = {}
+        self._kept: dict[tuple[torch.Size, int], tuple[list[Tensor], list[Tensor]]] = {}
 
     @torch.no_grad()
     def __call__(self, u: Complex[Tensor, "*batch"]) -> Complex[Tensor, "*batch"]:
@@ -95,9 +95,13 @@ class ETDRK4:
         torch.addcmul(linear, f_u, n_u, out=u_r).addcmul_(f_ab, n_a.add_(n_b)).addcmul_(f_c, n_c)
 
     def _arrays(self, u: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """A stage and N at four states, then all of them and the linear part as real numbers; kept for one shape."""
-        if u.shape not in self._kept:
+        """A stage and N at four states, then all of them and the linear part as real numbers; kept for one shape.
+
+        The stage lies in memory as u does, and between its rows stand zeros where u has something else.
+        """
+        if (key := (u.shape, u.stride(0))) not in self._kept:
             with torch.inference_mode(False):  # so that they serve inside and outside of it
-                made = [torch.empty_like(u) for _ in range(6)]
-                self._kept = {u.shape: (made[:5], [torch.view_as_real(one) for one in made])}
-        return self._kept[u.shape]
+                rows = u.new_zeros(len(u) * u.stride(0)).as_strided(u.shape, u.stride())
+                made = [rows, *(u.new_empty(u.shape) for _ in range(5))]
+                self._kept = {key: (made[:5], [torch.view_as_real(one) for one in made])}
+        return self._kept[key]
