@@ -1,4 +1,4 @@
-"""Kill a training at random moments, start it again each time, and compare: python benchmarks/kill_training.py [KILLS]
+"""Kill a training at random moments, start it again each time, and compare: python benchmarks/kill_training.py [KILLS] [--compile]
 
 Prints whether weights, optimiser, average and log of the run that was killed equal those of the one that was not.
 """
@@ -17,12 +17,14 @@ from biasbound._io import read_lines
 from biasbound.models.weights import load_newest
 
 HERE = Path(__file__).parent
-KILLS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+MANNER = [word for word in sys.argv[1:] if word.startswith("--")]
+KILLS = next((int(word) for word in sys.argv[1:] if word not in MANNER), 20)
 UPDATES = 60 * KILLS
 
 
 def start(folder: Path) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, str(HERE / "train_small.py"), str(folder), "--updates", str(UPDATES)])
+    program = [sys.executable, str(HERE / "train_small.py"), str(folder), "--updates", str(UPDATES)]
+    return subprocess.Popen([*program, *MANNER])
 
 
 def last_update(folder: Path) -> int:

@@ -27,6 +27,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("folder", type=Path)
 parser.add_argument("--updates", type=int, default=200)
 parser.add_argument("--checkpoint-every", type=int, default=20)
+parser.add_argument("--compile", action="store_true", help="compile the network")
 args = parser.parse_args()
 
 torch.set_num_threads(1)
@@ -37,7 +38,8 @@ chosen, task = method("adaptive-v"), Forecast()
 network = NetSpec("unet", 1, 1, windows[[0]].frames.shape[3:], ("periodic",)).resolved()
 torch.manual_seed(0)
 model = chosen.build(network, task, 1.0, chosen.options(Settings(schedule=log_uniform(6, 0.02))))
-options = FitOptions(updates=args.updates, batch=16, log_every=5, checkpoint_every=args.checkpoint_every)
+manner = {"checkpoint_every": args.checkpoint_every, "compile": args.compile}
+options = FitOptions(updates=args.updates, batch=16, log_every=5, **manner)
 
 
 def batch(index):

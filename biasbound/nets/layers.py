@@ -4,9 +4,10 @@ Channels come last, so that 1×1 convolutions, attention and the shifts of the e
 matrix operations, and oneDNN convolves without reordering. A 1-D field has the axes (1, W) and
 kernels (1, k), so the same code serves one, two and three dimensions.
 
-Two choices rest on measurements (benchmarks/throughput.py, docs/log.md). A 1-D convolution is one
+Three choices rest on measurements (benchmarks/throughput.py, docs/log.md). A 1-D convolution is one
 matrix product over shifted copies. A 2-D or 3-D convolution uses oneDNN, on a field padded in a way
-whose derivative is cheap.
+whose derivative is cheap. In a compiled network, 3-point kernels on lines and planes work on tiles
+(`winograd`), which is half the work or less.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
+
+from biasbound.nets.winograd import fits, winograd
 
 __all__ = [
     "Conv",
@@ -116,9 +119,12 @@ class Conv(nn.Module):
         self.reach = tuple((k - 1) // 2 * d for k, d in zip(kernel, self.dilation, strict=True))
         self.groups = inside if depthwise else 1
         self.row = set(kernel[:-1]) == {1} and self.groups == 1 and set(self.stride) == {1}
+        self.tiled = {*self.stride, *self.dilation, self.groups} == {1}
         uniform(self.weight, self.bias, fan_in=self.weight[0].numel())
 
     def forward(self, x: Field) -> Field:
+        if self.tiled and _compiles() and fits(self.weight, x):
+            return winograd(x, self.weight, self.bias, self.padding)
         if self.row:
             columns = shifted_copies(x, self.kernel[-1], self.padding[-1], self.dilation[-1])
             return F.linear(columns, self.weight.flatten(1), self.bias)
@@ -228,6 +234,11 @@ def _continued(x: Field, axis: int, r: int) -> Field:
     # which costs as much as half a convolution.
     first, middle, last = torch.split_with_sizes(x, [r, n - 2 * r, r], axis)
     return torch.cat([last, first, middle, last, first], axis)
+
+
+def _compiles() -> bool:
+    """Whether this becomes code for this machine, not a program for any."""
+    return torch.compiler.is_compiling() and not torch.compiler.is_exporting()
 
 
 def _gathers(x: Field) -> bool:
