@@ -25,6 +25,7 @@ from biasbound.core.schedule import Schedule
 __all__ = [
     "Follow",
     "Scalar",
+    "aside",
     "diffusion_loss",
     "full_unrolled_loss",
     "loss_and_proxy",
@@ -32,6 +33,7 @@ __all__ = [
     "unrolled",
 ]
 
+THIN = 6  # of the samples whose loss would be above σ_0, one in so many is asked there while all are asked at σ_0
 Scalar = Float[Tensor, ""]
 Share = float | Sequence[float] | None
 Follow = Callable[[Condition, State], Condition]
@@ -78,32 +80,41 @@ def loss_and_proxy(
 ) -> tuple[Scalar, State]:
     """(L_diff, P⁽⁰⁾): the loss of a target and its proxy estimate, from one network call.
 
-    Both ask about the same x, the loss at drawn levels σ_t and the proxy at σ_0. A sample with t = 0 is asked once:
-    its ε serves both. Each term still sees standard normal noise, independent of all else in that term, so the
-    expectation of their sum and of its gradient is that of separate draws. A batch of B costs 2B − #{t = 0} rows;
-    with `detach` those of the estimate alone are asked apart, without gradient.
+    The proxy asks about every sample at σ_0, which is also the loss's share p_0 of that level, from more samples than L_diff
+    itself would draw. The other levels are asked of the part `aside(p_0)` of the samples, which then count as many times more.
+    Each term sees standard normal noise, independent of all else in that term, so the expectation of the loss and of its
+    gradient is that of separate draws, for B + aside(p_0)·B rows instead of 2B.
     """
-    count = len(y)
-    t = draw_index(len(schedule), count, generator, share)
-    # Both noises for every row, so that the stream does not depend on how many are shared.
+    count, levels = len(y), len(schedule)
+    lowest, *above = _shares(levels, share)
+    part = aside(lowest)
+    t = draw_index(levels, count, generator, [1 - part, *(part * p / (1 - lowest) for p in above)] if part else None)
+    # Both noises for every row, so that the stream does not depend on how many are asked twice.
     eps, fresh = draw(y, generator), draw(y, generator)
-    apart = t.nonzero().flatten()
-    row = torch.cat([torch.arange(count), apart])
-    sigma = torch.tensor(schedule.sigma, dtype=torch.float64)[torch.cat([t, 0 * apart])]
-    y_t = renoise(_rows(y, row), sigma, torch.cat([eps, _rows(fresh, apart)]))
-    if detach and len(apart):  # a gradient that nobody needs would cost more than a second call
-        output = denoiser.output(y_t[:count], x, sigma[:count])
-        with torch.no_grad():
-            rest = denoiser.output(y_t[count:], _rows(x, apart), sigma[count:])
-        output = torch.cat([output, rest])
-    else:
-        output = denoiser.output(y_t, _rows(x, row), sigma)
-    objective = denoiser.objective(y, x, sigma[:count], eps)
-    loss = _squared_error(denoiser, output[:count], objective).mean()
-    bottom = torch.arange(count)  # where each sample was asked at σ_0
-    bottom[apart] = torch.arange(count, len(row))
-    estimate = denoiser.estimate(_rows(output, bottom), _rows(y_t, bottom), x, schedule.level(0))
+    twice = t.nonzero().flatten()
+    row = torch.cat([torch.arange(count), twice])
+    sigma = torch.tensor(schedule.sigma, dtype=torch.float64)[torch.cat([0 * t, t[twice]])]
+    noise, truth, told = torch.cat([eps, _rows(fresh, twice)]), _rows(y, row), _rows(x, row)
+    y_t = renoise(truth, sigma, noise)
+    output = denoiser.output(y_t, told, sigma)
+    error = _squared_error(denoiser, output, denoiser.objective(truth, told, sigma, noise))
+    loss = lowest * error[:count].mean()
+    if part:
+        loss = loss + (1 - lowest) / part * error[count:].sum() / count
+    estimate = denoiser.estimate(output[:count], y_t[:count], x, schedule.level(0))
     return loss, estimate.detach() if detach else estimate
+
+
+def aside(lowest: float) -> float:
+    """The part of the samples that `loss_and_proxy` asks at other levels too, if σ_0 has the share `lowest` of a loss."""
+    return (1 - lowest) / THIN
+
+
+def _shares(levels: int, share: Share) -> list[float]:
+    """One share per level."""
+    if share is None or levels == 1:
+        return [1 / levels] * levels
+    return [share, *[(1 - share) / (levels - 1)] * (levels - 1)] if isinstance(share, float) else [*share]
 
 
 def unrolled(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from biasbound.core.crps import crps
 from biasbound.core.denoise import NetDenoiser, Scaled
-from biasbound.core.losses import Scalar, diffusion_loss, full_unrolled_loss, proxy_unrolled_loss
+from biasbound.core.losses import Scalar, aside, diffusion_loss, full_unrolled_loss, proxy_unrolled_loss
 from biasbound.core.mask import error_of
 from biasbound.core.noise import Condition, State
 from biasbound.core.sample import Correct, Transition, sample
@@ -78,10 +78,10 @@ class Diffusion(NetDenoiser, Model):
 
     @classmethod
     def passes(cls, recipe: Recipe, levels: int) -> float:
-        """A proxy with n = 0 shares the pass of the loss where that is at σ_0; each member is a whole chain."""
+        """A proxy with n = 0 shares its pass at σ_0 with the loss; each member is a whole chain."""
         if recipe.members > 1:
             return float(recipe.members * levels)
-        proxy = 1 - recipe.lowest(levels) if recipe.n == 0 else recipe.n + 1
+        proxy = aside(recipe.lowest(levels)) if recipe.n == 0 else recipe.n + 1
         return 1.0 + recipe.unroll * (1 + {"own": 0, "proxy": proxy, "full": levels}[recipe.between])
 
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:

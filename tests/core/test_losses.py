@@ -7,7 +7,14 @@ from strategies import signal_and_noise
 from toys import Filter, advected, seeded, stirred
 
 from biasbound.core.denoise import PREDICTIONS, NetDenoiser
-from biasbound.core.losses import diffusion_loss, full_unrolled_loss, loss_and_proxy, proxy_unrolled_loss, unrolled
+from biasbound.core.losses import (
+    aside,
+    diffusion_loss,
+    full_unrolled_loss,
+    loss_and_proxy,
+    proxy_unrolled_loss,
+    unrolled,
+)
 from biasbound.core.noise import Streams, alpha_bar, draw, draw_index, renoise
 from biasbound.core.oracle import GaussianOracle
 from biasbound.core.sample import proxy_estimate, sample
@@ -101,8 +108,10 @@ def test_the_proxy_loss_of_an_exact_denoiser_is_teacher_forcing(targets, n):
     got = proxy_unrolled_loss(denoiser, x, wanted, schedule, follow, n=n, detach=True, generator=(g := seeded(3)))
     expected, same = torch.zeros(()), seeded(3)
     for j, y in enumerate(wanted):
-        expected = expected + diffusion_loss(denoiser, x if j == 0 else wanted[j - 1], y, schedule, generator=same)
-        for _ in range(n + 1 if y is not wanted[-1] else 0):
+        before, last = x if j == 0 else wanted[j - 1], y is wanted[-1]
+        term = diffusion_loss if last or n else lambda *args, **more: loss_and_proxy(*args, **more)[0]
+        expected = expected + term(denoiser, before, y, schedule, generator=same)
+        for _ in range(0 if last or n == 0 else n + 1):
             draw(y, same)  # the proxy's noise, which an exact denoiser forgets
     assert got.item() == pytest.approx(expected.item(), rel=1e-9)
     assert torch.equal(torch.randn(2, generator=g), torch.randn(2, generator=same))
@@ -145,17 +154,23 @@ def test_detach_changes_the_gradient_and_not_the_value(loss):
 
 
 def in_turn(denoiser, x, targets, schedule, generator, detach=False):
-    """L_P-UT with n = 0 by three calls of the network per target, on the noises that the joined calls see."""
-    levels, total = torch.tensor(schedule.sigma, dtype=torch.float64), 0
-    for y in targets:
-        t, eps = draw_index(len(schedule), len(y), generator), draw(y, generator)
+    """L_P-UT with n = 0 by a call of the network for every estimate, on the levels and noises that the joined calls see."""
+    levels, count, total = torch.tensor(schedule.sigma, dtype=torch.float64), len(schedule), 0
+
+    def error(y, t, eps):
         output = denoiser.output(renoise(y, levels[t], eps), x, levels[t])
-        total = total + (output - denoiser.objective(y, x, levels[t], eps)).square().mean()
-        if y is not targets[-1]:
-            noise = torch.where((t == 0).reshape(-1, 1, 1), eps, draw(y, generator))
-            state = denoiser(renoise(y, schedule.sigma[0], noise), x, schedule.sigma[0])
-            x = follow(x, state.detach() if detach else state)
-    return total
+        return (output - denoiser.objective(y, x, levels[t], eps)).square().flatten(1).mean(1)
+
+    for y in targets[:-1]:
+        part = aside(1 / count)
+        t = draw_index(count, len(y), generator, [1 - part, *[part / max(count - 1, 1)] * (count - 1)])
+        eps, fresh = draw(y, generator), draw(y, generator)
+        weight = (t > 0) * (1 - 1 / count) / (part or 1)
+        total = total + (error(y, 0 * t, eps) / count + weight * error(y, t, fresh)).mean()
+        state = denoiser(renoise(y, schedule.sigma[0], eps), x, schedule.sigma[0])
+        x = follow(x, state.detach() if detach else state)
+    t, eps = draw_index(count, len(y), generator), draw(y, generator)
+    return total + error(targets[-1], t, eps).mean()
 
 
 @pytest.mark.parametrize("prediction", PREDICTIONS)
@@ -178,28 +193,29 @@ def test_the_joined_proxy_is_three_calls_in_turn(prediction, target, detach, lev
     assert torch.equal(*(torch.randn(2, generator=g) for g in generators))
 
 
-def test_the_network_is_asked_once_per_target_and_no_row_twice():
-    (x, targets), schedule, asked = windows(64, 3), log_uniform(4, 0.1, 0.9), []
+@pytest.mark.parametrize("share", [None, 0.6, (0.4, 0.3, 0.2, 0.1)], ids=str)
+def test_the_network_is_asked_once_per_target_and_no_row_twice(share):
+    """Every sample at the lowest level, and a part of them at the others, in their shares."""
+    (x, targets), schedule, asked = windows(600, 3), log_uniform(4, 0.1, 0.9), []
 
     def net(z_t, x, told):
         asked.append((z_t, told))
         return torch.zeros_like(z_t)
 
-    proxy_unrolled_loss(NetDenoiser(net, "v"), x, targets, schedule, follow, generator=seeded())
-    rows = [len(z_t) for z_t, _ in asked]
-    assert rows[2:] == [64]
+    proxy_unrolled_loss(NetDenoiser(net, "v"), x, targets, schedule, follow, generator=seeded(), share=share)
+    lowest, *above = share if isinstance(share, tuple) else [share or 0.25] + [(1 - (share or 0.25)) / 3] * 3
+    assert [len(z_t) for z_t, _ in asked] == pytest.approx([*[600 * (1 + aside(lowest))] * 2, 600], abs=1)
     for z_t, told in asked[:2]:
-        drawn, lowest = told[:64], told.max()
-        assert (told[64:] == lowest).all()
-        assert len(z_t) == 128 - (drawn == lowest).sum()
+        assert (told[:600] == told.max()).all()
+        found = [int((told[600:] == level).sum()) for level in told[600:].unique().flip(0)]
+        assert found == pytest.approx([600 * aside(lowest) * p / (1 - lowest) for p in above], abs=1)
         assert len(z_t.unique(dim=0)) == len(z_t)
-    assert all(64 < count < 128 for count in rows[:2])
 
 
 def test_shared_noise_leaves_the_expected_loss_and_gradient():
     """Against unrolling with independent noise, over many draws and within their errors."""
     x, targets = windows(64, 2)
-    schedule = log_uniform(2, 0.4, 0.8)  # half of all samples are shared
+    schedule = log_uniform(2, 0.4, 0.8)
     net = stirred(Filter().double())
     gain = torch.ones((), dtype=torch.float64, requires_grad=True)
     denoiser = NetDenoiser(lambda z_t, x, told: gain * net(z_t, x, told), "v")
