@@ -1,7 +1,7 @@
 """torch.compile for networks: its code is kept between runs, and a machine without a compiler goes on without it.
 
-Compiled kernels add up in another order, so numbers agree with those of the plain network to rounding errors only. That
-a compiled training repeats and resumes to the last bit was not measured.
+Compiled kernels add up in another order, so numbers agree with those of the plain network to rounding errors only. A
+compiled training that is killed and goes on ends with the same bits (benchmarks/kill_training.py --compile).
 """
 
 from __future__ import annotations
