@@ -83,7 +83,7 @@ def answer(rows: Sequence[Row], study: Study, named: bool) -> Answer | None:
         f"Its mean squared error is {best.errors()}.",
     ]
     told += [_beside(best, ranked)] if len(ranked) > 1 else []
-    told += [f"{one.title} has {one.over(best)}." for one in guesses if math.isfinite(one.one)]
+    told += [f"{one.title} has {one.over(best)}{_beaten(one, best)}." for one in guesses if math.isfinite(one.one)]
     return Answer(
         rows[0].dataset, best.label, best.title, (*told, *_caveats(best, ranked, rows)), _reasons(best, rows[0], study)
     )
@@ -138,6 +138,11 @@ def _beside(best: Scored, ranked: Sequence[Scored]) -> str:
     return f"The direct model ({direct.cost}) has {direct.over(best)}."
 
 
+def _beaten(guess: Scored, best: Scored) -> str:
+    """What it means that the best emulator is no better than a guess."""
+    return "" if best.one < guess.one else ": no emulator beats it yet, so train longer or on more data"
+
+
 def _direct(label: str) -> bool:
     try:
         return method(label.partition(" @ ")[0]).model == "direct"
@@ -157,7 +162,10 @@ def _caveats(best: Scored, ranked: Sequence[Scored], rows: Sequence[Row]) -> lis
         "There is one seed, and a difference below a factor of 1.2 may change with it.": best.seeds == 1 and near,
         f"{best.broken} of its trajectories became non-finite.": best.broken > 0,
     }
-    gaps = [f"Ledgers differ by up to {ratio:.3g}, so training was not equal." for ratio in unequal(rows).values()]
+    gaps = [
+        f"Ledgers differ by a factor of up to {ratio:.3g}, so training was not equal."
+        for ratio in unequal(rows).values()
+    ]
     return [*(sentence for sentence, holds in told.items() if holds), *gaps]
 
 

@@ -14,7 +14,7 @@ def split(study: Study) -> Figure:
 
     The ratio is of the own error at the emulator's state to that at the true one.
     """
-    shown = {name: _of_methods(study, name) for name in (*PARTS, "split_ratio")}
+    shown = {name: split_of(study, name) for name in (*PARTS, "split_ratio")}
     needed(list(shown["split_own"]), "rows of the split of errors", "06-evaluate, with evaluate.split")
     figure, (above, below) = grid_of(2, height=3.2, columns=1, share=False)
     for name, (said, dash) in PARTS.items():
@@ -31,7 +31,7 @@ def split(study: Study) -> Figure:
     return figure
 
 
-def _of_methods(study: Study, metric: str) -> Series:
+def split_of(study: Study, metric: str) -> Series:
     """The lowest seed of each method that was trained: a first guess has errors of another size."""
     found = study.series(metric)
     lowest = {(d, m): s for d, m, s in sorted(found, key=lambda unit: -unit[2])}

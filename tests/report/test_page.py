@@ -18,7 +18,7 @@ from biasbound.report.tables import table1
 def test_the_page_loads_in_silence_and_alone(opened, file):
     assert opened.said == []
     assert opened.asked == [file.as_uri()]
-    assert opened.tab.locator("main > section:visible").count() == 8
+    assert opened.tab.locator("main > section:visible").count() == 9
 
 
 def test_text_is_text(opened, tab):
@@ -29,12 +29,23 @@ def test_text_is_text(opened, tab):
     assert "dialog" not in opened.said
 
 
+def only(tab, *names):
+    """Show these methods in the player and no others."""
+    for box in tab.locator("#p-models label").all():
+        box.locator("input").set_checked(box.inner_text() in names)
+
+
+def told(tab, name):
+    return tab.inner_text(f"#panels [data-name='{name}'] .told")
+
+
 def test_the_player_moves(tab):
     tab.locator("#player").scroll_into_view_if_needed()
+    only(tab, "linear")
     set_value(tab, "#p-frame", 0)
-    before = tab.inner_text("#p-readout"), tab.get_attribute("#profile .line.k1", "d")
+    before = told(tab, "linear"), tab.get_attribute("#profile .line.k1", "d")
     set_value(tab, "#p-frame", 25)
-    assert (tab.inner_text("#p-readout"), tab.get_attribute("#profile .line.k1", "d")) != before
+    assert (told(tab, "linear"), tab.get_attribute("#profile .line.k1", "d")) != before
     assert tab.inner_text("#p-time").startswith("26 of 40")
     tab.click("#p-play")
     assert tab.inner_text("#p-play") == "Pause"
@@ -50,23 +61,49 @@ def test_the_player_moves(tab):
     assert tab.input_value("#p-frame") == stopped
 
 
-def test_the_player_shows_the_error_of_each_rollout(study, tab):
+def test_the_player_shows_the_errors_of_all_chosen_rollouts_side_by_side(study, tab):
     truth = study.truth(3, 40)
-    last = list(METHODS)
-    for number, model in enumerate(study.models):
-        assert model.label == last[number]
-        tab.select_option("#p-model", index=number)
-        for trajectory, member, frame in ((0, 0, 39), (2, 1, 10)):
-            tab.select_option("#p-trajectory", index=trajectory)
-            tab.select_option("#p-member", index=member)
-            set_value(tab, "#p-frame", frame)
+    only(tab, *METHODS)
+    assert tab.locator("#panels canvas").count() == 2 * len(METHODS) + 2  # the truth, and the scale of its colours
+    for trajectory, member, frame in ((0, 0, 39), (2, 1, 10)):
+        tab.select_option("#p-trajectory", index=trajectory)
+        tab.select_option("#p-member", index=member)
+        set_value(tab, "#p-frame", frame)
+        for model in study.models:
             error = model.rollout.prediction[member, trajectory, frame] - truth[trajectory, frame]
-            shown = re.search(r"RMS error ([\d.]+)(?:·10(⁻?[⁰¹²³⁴-⁹]+))?", tab.inner_text("#p-readout"))
+            shown = re.search(r"RMS error ([\d.]+)(?:·10(⁻?[⁰¹²³⁴-⁹]+))?", told(tab, model.label))
             value = float(shown[1])
             if shown[2]:
                 digits = shown[2].translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
                 value *= 10.0 ** int(digits)
             assert value == pytest.approx(float(np.sqrt(np.mean(error**2))), rel=0.02)
+
+
+def test_drift_and_own_error_are_one_entry_of_the_legend_each(study, tab):
+    legend = tab.locator("#split-chart .legend button")
+    assert legend.all_inner_texts() == list(METHODS)
+    lines = tab.locator("#split-chart path.line[data-name]")
+    assert lines.count() == 2 * len(METHODS)
+    legend.nth(0).click()
+    assert lines.count() == 2 * len(METHODS) - 2
+    legend.nth(0).click()
+    tab.focus("#split-chart .chart svg")
+    tab.keyboard.press("End")
+    own = next(r for r in study.rows if r.method == "linear" and r.metric == "split_own" and r.step == 40)
+    shown = re.search(r"linear, own error: ([\d.]+)", tab.inner_text("#split-chart .tip"))
+    assert float(shown[1]) == pytest.approx(own.value**0.5, rel=1e-3)
+
+
+def test_spread_is_shown_for_ensembles_only(visitor, study, tmp_path):
+    sizes = {"linear": 0.5, "unet": 0.0}  # the members of a direct model are equal
+    like = [r for r in study.rows if r.metric == "fsd" and r.method in sizes]
+    rows = [replace(r, metric=m, value=v) for r in like for m, v in (("crps", 0.1), ("spread_skill", sizes[r.method]))]
+    visitor.visit(write_page(replace(study, rows=(*study.rows, *rows)), tmp_path / "page.html"))
+    names = visitor.tab.locator("#spread-chart path.line[data-name]").evaluate_all(
+        "all => all.map(e => e.dataset.name)"
+    )
+    assert names == ["linear"]
+    assert visitor.tab.locator("#crps-chart path.line[data-name]").count() == 2
 
 
 def test_lines_can_be_switched_and_read_by_keyboard(tab):
@@ -159,6 +196,15 @@ def test_dark_and_light(browser, file):
     watched.context.close()
 
 
+def test_paper_is_white(browser, file):
+    watched = Watched(browser, file, color_scheme="dark")
+    theme = "document.documentElement.dataset.theme"
+    for event, wanted in (("beforeprint", "light"), ("afterprint", "dark")):
+        watched.tab.evaluate(f"window.dispatchEvent(new Event('{event}'))")
+        assert watched.tab.evaluate(theme) == wanted
+    watched.context.close()
+
+
 def test_a_phone_does_not_scroll_sideways(browser, file, flow, tmp_path):
     watched = Watched(browser, file, viewport={"width": 360, "height": 740}, has_touch=True)
     for page in (file, write_page(read_study(flow), tmp_path / "page.html")):
@@ -185,9 +231,9 @@ def test_a_broken_rollout_is_reported(visitor, copy):
     np.save(file, broken)
     visitor.visit(write_page(read_study(copy), copy / "index.html"))
     set_value(visitor.tab, "#p-frame", 6)
-    assert "RMS error" in visitor.tab.inner_text("#p-readout")
+    assert "RMS error" in told(visitor.tab, list(METHODS)[-1])
     set_value(visitor.tab, "#p-frame", 7)
-    assert "broke down" in visitor.tab.inner_text("#p-readout")
+    assert "broke down" in told(visitor.tab, list(METHODS)[-1])
     assert visitor.said == []
 
 

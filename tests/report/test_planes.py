@@ -93,10 +93,10 @@ def test_the_player_shows_the_plane_that_is_chosen(volume, visitor, tmp_path):
         truth, guess = volume.truth(1, 4)[0], model.rollout.prediction[0, 0]
         name, true = next(iter(plane.quantities(truth).items()))
         error = (plane.quantities(guess)[name] - true)[frame]
-        told = re.search(r"RMS error ([\d.]+)", tab.inner_text("#p-readout"))
+        told = re.search(r"RMS error ([\d.]+)", tab.inner_text("#panels .told >> nth=1"))
         assert float(told[1]) == pytest.approx(float(np.sqrt(np.mean(error**2))), rel=0.02)
         assert (
-            tab.evaluate("[...document.querySelectorAll('#panels canvas')].map((c) => [c.width, c.height])")
+            tab.evaluate("[...document.querySelectorAll('#panels .plane canvas')].map((c) => [c.width, c.height])")
             == [[*plane.shape]] * 3
         )
         assert name in tab.inner_text("#player .scale")

@@ -170,8 +170,9 @@ class Chart {
 
   drawLegend() {
     const { spec, hidden } = this;
-    this.legend.hidden = spec.series.length < 2;
-    this.legend.replaceChildren(...spec.series.map((s) => make("li", {}, make("button", {
+    const entries = spec.series.filter((s, i) => spec.series.findIndex((other) => other.name === s.name) === i); // lines of one name go together
+    this.legend.hidden = entries.length < 2;
+    this.legend.replaceChildren(...entries.map((s) => make("li", {}, make("button", {
       type: "button", "aria-pressed": !hidden.has(s.name) ? "true" : "false",
       onclick: (event) => {
         if (hidden.has(s.name)) hidden.delete(s.name); else hidden.add(s.name);
@@ -210,7 +211,7 @@ class Chart {
     cursor.setAttribute("x1", px); cursor.setAttribute("x2", px); cursor.setAttribute("visibility", "visible");
     const rows = drawn.shown.map((s) => {
       const i = this.nearest(s.x, position);
-      return i < 0 || (s.ring && s.x[i] !== position) ? null : make("div", {}, `${s.name}: ${show(s.y[i], 4)}${s.more ? s.more(i) : ""}`);
+      return i < 0 || (s.ring && s.x[i] !== position) ? null : make("div", {}, `${s.said ?? s.name}: ${show(s.y[i], 4)}${s.more ? s.more(i) : ""}`);
     });
     tip.replaceChildren(make("strong", {}, `${spec.x.short ?? spec.x.label} ${show(position, 4)}`), ...rows.filter(Boolean));
     tip.hidden = false;
@@ -273,7 +274,7 @@ class Chart {
 /**
  * Draw a chart into `host`.
  * spec: { label, x: {label, log, whole}, y: {label, log, floor, range}, height, rules: [{y, name}],
- *         series: [{name, style, x, y, low, high, bars, ring, dots, dash, plain, more}],
+ *         series: [{name, said, style, x, y, low, high, bars, ring, dots, dash, plain, more}],
  *         pick: x → the spec after a click or Enter there }   (style: number or the name of a colour)
  * Returns a function that draws another spec in its place.
  */

@@ -74,6 +74,8 @@ function startTheme(button) {
   };
   button.addEventListener("click", () => { mode = (mode + 1) % modes.length; apply(); });
   system.addEventListener("change", apply);
+  window.addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; }); // paper is white
+  window.addEventListener("afterprint", apply);
   apply();
 }
 

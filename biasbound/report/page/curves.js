@@ -92,18 +92,39 @@ function startGradients() {
   });
 }
 
-function startSeries() {
-  const names = { error: STUDY.error, fsd: "Fréchet spectral distance" };
-  for (const [metric, label] of Object.entries(names)) {
-    const host = byId(`${metric}-chart`);
-    const found = STUDY.series[metric];
-    if (!found.length) { host.hidden = true; continue; }
-    chart(host, {
-      label: `${label} over the rollout`, x: { label: "predicted frame", short: "frame" }, y: { label, log: true },
-      series: found.map((s) => ({ name: s.name, style: styleOf(s.label), x: s.step, y: s.value, low: s.low, high: s.high })),
-    });
+/** Charts of a section, each of series over the predicted frames; the section hides where there are none. */
+function seriesSection(id, charts) {
+  for (const { host, label, shown, ...more } of charts) {
+    byId(host).hidden = !shown.length;
+    if (shown.length) chart(byId(host), { label: `${label} over the rollout`, x: { label: "predicted frame", short: "frame" }, y: { label, log: true, ...more.y }, rules: more.rules, series: shown });
   }
-  byId("time").hidden = Object.keys(names).every((metric) => !STUDY.series[metric].length);
+  byId(id).hidden = charts.every(({ shown }) => !shown.length);
+}
+
+const lineOf = (s) => ({ name: s.name, style: styleOf(s.label), x: s.step, y: s.value, low: s.low, high: s.high });
+
+function startSeries() {
+  const { error, fsd, crps, spread_skill: spread } = STUDY.series;
+  seriesSection("time", [
+    { host: "error-chart", label: STUDY.error, shown: error.map(lineOf) },
+    { host: "fsd-chart", label: "Fréchet spectral distance", shown: fsd.map(lineOf) },
+  ]);
+  const drawn = spread.filter((s) => s.value.some((v) => v > 0)); // members of a direct model are equal
+  seriesSection("ensemble", [
+    { host: "spread-chart", label: "spread over error of the mean", shown: drawn.map(lineOf), rules: [{ y: 1, name: "reliable" }] },
+    { host: "crps-chart", label: "CRPS", shown: drawn.length ? crps.map(lineOf) : [] },
+  ]);
+}
+
+/** Own error and inherited drift, in the colour of the method; and what a method's own states cost it. */
+function startSplit() {
+  const { split_own: own, split_drift: drift, split_ratio: ratio } = STUDY.series;
+  const root = (values) => values.map((v) => (v === null ? null : Math.sqrt(v)));
+  const part = (s, name, dash) => ({ ...lineOf(s), said: `${s.name}, ${name}`, dash, y: root(s.value), low: root(s.low), high: root(s.high) });
+  seriesSection("split", [
+    { host: "split-chart", label: "RMS error / flow's deviation", y: { floor: 1e-4 }, shown: own.flatMap((s, i) => [part(s, "own error", ""), ...(drift[i] ? [part(drift[i], "drift", "2 4")] : [])]) },
+    { host: "ratio-chart", label: "own error: own over true state", shown: ratio.map(lineOf), rules: [{ y: 1, name: "no cost" }] },
+  ]);
 }
 
 function startSpectra() {

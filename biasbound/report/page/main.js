@@ -12,6 +12,7 @@ startGradients();
 if (!STUDY.models.some((m) => m.bias || m.chain.length || m.gradients.length)) byId("chain").hidden = true;
 startPlayer();
 startSeries();
+startSplit();
 startSpectra();
 startTraining();
 startCost();

@@ -11,6 +11,7 @@ from biasbound.report.answer import answers
 from biasbound.report.errors import error_name, one_step
 from biasbound.report.figures_flow import last_spectra
 from biasbound.report.figures_growth import joined_at, level_errors
+from biasbound.report.figures_split import split_of
 from biasbound.report.page.rollouts import BUDGET, rollouts
 from biasbound.report.parts import Level, Model, Stage
 from biasbound.report.pictures import evenly
@@ -42,7 +43,9 @@ def payload(study: Study, budget: int = BUDGET) -> dict[str, Any]:
         "tradeoff": _tradeoff(study),
         "searches": [_search(study, s) for s in study.searches],
         "models": [_model(study, m) for m in study.models],
-        "series": {"error": _series(study.error_series()), "fsd": _series(study.series("fsd"))},
+        "series": {"error": _series(study.error_series())}
+        | {name: _series(study.series(name)) for name in ("fsd", "crps", "spread_skill")}
+        | {name: _series(split_of(study, name)) for name in ("split_own", "split_drift", "split_ratio")},
         "spectra": _spectra(study),
         "rollouts": rollouts(study, budget),
         "config": study.config,
