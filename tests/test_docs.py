@@ -13,6 +13,7 @@ import torch
 import biasbound
 from biasbound.cli import main
 from biasbound.core import schedule
+from biasbound.data import formats
 from biasbound.data.formats import save
 from biasbound.data.trajectories import Trajectories
 from biasbound.flows import FLOWS
@@ -136,11 +137,77 @@ def test_every_command_of_the_documentation_runs(tmp_path, monkeypatch, capsys):
     (program,) = (p for p in programs("docs/fit.md") if p.startswith("import biasbound as bb"))
     exec(program.replace("minutes=5", "updates=2, quiet=True"), found := {})  # noqa: S102
     assert found["rollout"].states.shape == (8, 20, 2, 1, 64)
-    for page in ("docs/start.md", "docs/index.md"):
+    for page in ("README.md", "docs/start.md", "docs/index.md"):
         (program,) = programs(page)
         program = program.replace("bb.fit(data, minutes=5)", "fitted")  # the fit above
         exec(program, known := {"fitted": found["fitted"]})  # noqa: S102
         assert known["rollout"].states.shape == (8, 20, 25, 1, 64)
+
+    (program,) = programs("docs/report.md")
+    exec(program.replace("RUN", "runs/ks-demo").replace(', "spectra"', ""), {})  # noqa: S102 - FIGURES has one here
+    assert Path("runs/ks-demo/07-report/figures/ladder.pdf").exists()
+
+
+@pytest.mark.usefixtures("own_names")
+def test_the_programs_about_data_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    flow, own_format, use, writing = programs("docs/data.md")
+    Path("mine.py").write_text(flow)
+    assert main("data mine:Waves --size smoke --trajectories 2 --out waves.h5 --jobs 1".split()) == 0
+    assert biasbound.open("waves.h5").shape == (2, 20, 1, 16)
+
+    monkeypatch.setitem(formats.FORMATS, "table", None)  # which is gone after the test
+    exec(own_format, {})  # noqa: S102 - our own page
+    np.savetxt("table.txt", np.arange(12.0).reshape(4, 3))
+    assert biasbound.open("table.txt").shape == (1, 4, 1, 3)
+
+    fields = np.random.default_rng(0).standard_normal((8, 17, 1, 64)).astype(np.float32)
+    save(Trajectories.from_array(fields, dt=0.2, channels=["u"], name="ks"), Path("ks_train.h5"))
+    exec(f"{use}    break\n".replace("size=64", "size=8"), known := {})  # noqa: S102 - the page's loop is endless
+    assert known["batch"].x.shape == (8, 1, 16)
+
+    layout = biasbound.open("waves.h5").layout
+    exec(writing, {"layout": layout, "steps": np.zeros((20, 8, 2, 1, 16), np.float32)})  # noqa: S102
+    assert Path("rollout.nc").exists()
+
+
+# Who runs the programs of a page; what its shell blocks say is run by the test above, or looked up where it takes hours.
+RUN_BY = {
+    "README.md": "test_every_command_of_the_documentation_runs",
+    "docs/add.md": "test_what_a_page_adds_is_known",
+    "docs/assimilation.md": "test_the_program_of_the_page_runs",
+    "docs/data.md": "test_the_programs_about_data_run",
+    "docs/fit.md": "test_every_command_of_the_documentation_runs",
+    "docs/index.md": "test_every_command_of_the_documentation_runs",
+    "docs/interop.md": "test_the_programs_of_the_page_run",
+    "docs/metrics.md": "test_the_programs_of_the_metrics_page_run",
+    "docs/own-network.md": "test_the_program_on_callables_and_tensors_runs",
+    "docs/report.md": "test_every_command_of_the_documentation_runs",
+    "docs/start.md": "test_every_command_of_the_documentation_runs",
+}
+LONG = ("docs/assimilation.md", "docs/log.md", "docs/results.md", "CONTRIBUTING.md")
+
+
+def test_every_page_with_a_program_or_a_command_has_a_test():
+    assert {page for page in PROSE if programs(page)} == {*RUN_BY}
+    assert all(f"def {name}(" in TESTS for name in RUN_BY.values())
+    assert {page for page in PROSE if any(blocks(page))} == {*PAGES, *LONG}
+
+
+@pytest.mark.parametrize("page", LONG)
+def test_commands_that_take_hours_are_spelled_right(page, capsys):
+    for line in filter(None, blocks(page)):
+        program, verb, *rest = shlex.split(line)
+        if program == "make":
+            assert re.search(rf"^{verb}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
+        elif program == "python":
+            assert (ROOT / verb).exists(), line
+        elif "--preset" in rest:
+            assert main([verb, *rest, "--print_config"]) == 0, (line, capsys.readouterr().err)
+        else:
+            assert program == "biasbound", line
+            assert (ROOT / rest[0] / "results.jsonl").exists(), line
 
 
 @pytest.mark.parametrize("page", NOTEBOOKS)

@@ -13,6 +13,16 @@ from pathlib import Path
 
 from biasbound.cli.streams import prepared, report_of, say, silence
 
+WELCOME = """\
+Diffusion emulators for PDEs, with as few noise levels as they need.
+
+  An emulator of your own trajectories:   biasbound fit waves.h5 --minutes 3
+  A diagnosis of a model that you have:   biasbound diagnose EMULATOR --data waves.h5 --out diagnosis
+  A study of several methods, in minutes: biasbound run --preset ks-demo
+
+waves.h5 may be .npy, .mat, NetCDF, Zarr and more: `biasbound data info FILE` says what a file holds.
+`biasbound --help` lists all commands, and `biasbound COMMAND --help` the options of one."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input ends with one sentence on stderr and exit code 2."""
@@ -74,6 +84,9 @@ def _unforeseen(error: Exception, argv: list[str]) -> int:
 
 def _called(argv: list[str]) -> int:
     """Do what the words say; what they need is imported now, where an interrupt is met."""
+    if not argv:
+        print(WELCOME)
+        return 0
     from biasbound.cli.wish import STUDY_COMMANDS
 
     if argv and argv[0] in STUDY_COMMANDS:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from biasbound.cli.reading import reading
 from biasbound.fitting.request import Request
-from biasbound.fitting.run import fit_files, planned
+from biasbound.fitting.run import Fitted, fit_files, planned
 from biasbound.registry import allow
 from biasbound.study.config import DataConfig
 from biasbound.study.execute import Manner
@@ -37,11 +39,21 @@ def fit(given: argparse.Namespace) -> None:
         return
     out = given.out or Path("runs") / f"fit-{name}"
     manner = Manner(jobs=given.jobs, device=given.device)
-    with watching(given.quiet) as tell:
-        fitted = fit_files(data, request, out, say=_sayer(request, given.quiet), tell=tell, manner=manner)
+    quiet = given.quiet or given.json
+    with watching(quiet) as tell:
+        fitted = fit_files(data, request, out, say=_sayer(request, quiet), tell=tell, manner=manner)
+    if given.json:
+        print(json.dumps(_told(fitted, out), default=str))
+        return
     print(fitted.report)
     print(f"{out / 'emulator'}: the emulator, {fitted.chosen}")
     print(f"next: open {fitted.page}")
+
+
+def _told(fitted: Fitted, out: Path) -> dict[str, Any]:
+    """For scripts: what was made, and where."""
+    places = {"emulator": out / "emulator", "results": out / "results.jsonl", "page": fitted.page}
+    return {"chosen": fitted.chosen, "calls": fitted.emulator.nfe, "why": fitted.why, **places}
 
 
 def _sayer(request: Request, quiet: bool) -> Callable[[str], None]:

@@ -87,6 +87,7 @@ def _fit(commands: Any) -> None:
     add("--device", default="cpu", help="where to train (default: cpu)")
     add("--dry-run", action="store_true", help="read and check the data, say what would be done, and stop")
     add("--quiet", action="store_true", help="show the result alone")
+    add("--json", action="store_true", help="print the result as one JSON object, for scripts")
     _stride(parser)
 
 

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -27,6 +28,14 @@ def test_show_marks_forced_steps(tmp_path, capsys):
     main(["schedule", "show", str(tmp_path / "s.json")])
     lines = capsys.readouterr().out.splitlines()
     assert [line.endswith("forced") for line in lines[-3:]] == [False, False, True]
+
+
+def test_without_arguments_it_shows_what_people_come_for(capsys):
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    named = re.findall(r"biasbound (fit|diagnose|run) ", shown)
+    assert named == ["fit", "diagnose", "run"]
+    assert max(map(len, shown.splitlines())) <= 104
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -192,6 +193,9 @@ def test_one_trajectory_is_divided_in_time_and_few_data_are_said_to_be_few(tmp_p
     assert code == 0
     assert "divided in time" in said
     assert "persistence" in said.lower()
+    told = json.loads(called([*words, "--json"], capsys)[1])  # everything is there already
+    assert told["calls"] == bb.load(told["emulator"]).nfe
+    assert all(Path(told[name]).exists() for name in ("emulator", "results", "page"))
     card = (tmp_path / "fit" / "emulator" / "README.md").read_text()
     assert "divided in time" in card
     assert "| one_step_mse |" in card

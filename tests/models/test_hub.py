@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from huggingface_hub import constants
 from toys import advected, seeded
 
 import biasbound
-from biasbound.metrics.rows import About
+from biasbound.metrics.rows import About, Row, write_rows
 
 
 class Hub:
@@ -63,6 +64,19 @@ def test_what_was_pushed_is_loaded_by_its_name(name, hub):
     assert torch.equal(back.step(x, generator=seeded()), made.step(x, generator=seeded()))
     (page,) = hub.glob("models--someone--waves/snapshots/*/README.md")
     assert 'biasbound.load("someone/waves")' in page.read_text()
+
+
+@pytest.mark.usefixtures("hub")
+def test_the_program_of_the_page_runs():
+    page = (Path(__file__).parents[2] / "docs/interop.md").read_text()
+    (program,) = (p for p in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "push_to_hub" in p)
+    label, cost = "adaptive-scaled-residual", {"nfe": 2, "updates": 10, "seconds": 1.0}
+    made, folder = emulator("eps"), Path(f"runs/ks-demo/03-train/{label}/seed-0")
+    folder.mkdir(parents=True)
+    made.save(folder / "emulator")
+    write_rows("runs/ks-demo/results.jsonl", [Row("ks", label, 3, "mse", 1, 0.5, None, None, **cost)])
+    exec(program, known := {})  # noqa: S102 - our own page
+    assert known["emulator"].nfe == made.nfe
 
 
 def test_a_revision_is_loaded_where_it_is_asked_for(hub):
