@@ -58,9 +58,10 @@ rescore: $(READY)
 check-well: $(READY)
 	$(BIN)/python benchmarks/check_well.py --venv build/well
 
-# The site, in build/site: notebooks are run, and a warning is an error. Its environment is not that of the tests.
+# The site, in build/site: notebooks are run, and a warning or a link to nowhere is an error. Its environment is not that of the tests.
 docs: build/docs-venv/.ready
 	build/docs-venv/bin/python -m sphinx --fail-on-warning --keep-going -b html docs build/site
+	build/docs-venv/bin/python docs/links.py build/site
 
 build/docs-venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv build/docs-venv

@@ -123,13 +123,13 @@ def _bare(hint: Any) -> Any:
 def _plain(hint: Any, known: dict[str, Any]) -> Any:
     """Names of classes in full, so that they become links where they are ours; the site shows their last part."""
     text = hint if isinstance(hint, str) else inspect.formatannotation(_bare(hint))
-    short = re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z])", "", text).replace("'", '"')
+    short = re.sub(r"\b(?!biasbound\.)(?<!\.)(?:[a-z_]\w*\.)+(?=[A-Za-z])", "", text).replace("'", '"')
 
     def linked(match: re.Match[str]) -> str:
         thing = known.get(match[0])
         return f"{thing.__module__}.{thing.__name__}" if inspect.isclass(thing) else match[0]
 
-    return _Written(re.sub(r"\b[A-Z]\w*", linked, short))
+    return _Written(re.sub(r"(?<![\w.])[A-Z]\w*", linked, short))
 
 
 def _literal(parameter: inspect.Parameter) -> Any:

@@ -154,7 +154,9 @@ def test_the_programs_about_data_run(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     flow, own_format, use, writing = programs("docs/data.md")
     Path("mine.py").write_text(flow)
-    assert main(["data", "mine:Waves", "--size", "smoke", "--trajectories", "2", "--out", "waves.h5", "--jobs", "1"]) == 0
+    assert (
+        main(["data", "mine:Waves", "--size", "smoke", "--trajectories", "2", "--out", "waves.h5", "--jobs", "1"]) == 0
+    )
     assert biasbound.open("waves.h5").shape == (2, 20, 1, 16)
 
     monkeypatch.setitem(formats.FORMATS, "table", None)  # which is gone after the test

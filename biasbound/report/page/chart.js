@@ -142,7 +142,7 @@ function lineParts(s, drawn) {
   if (s.style !== "truth" && !s.plain) parts.push(make("path", { class: `dot ${tone(s)}`, d: marks.map(([px, py]) => marker(s.style, px, py)).join("") }));
   if (s.dots && s.text) {
     const [px, py] = points[0];
-    const right = px < drawn.width * 0.7;
+    const right = px + 14 + 6.4 * s.text.length < drawn.width; // else it would be cut off
     parts.push(make("text", { class: "mark-name", x: px + (right ? 9 : -9), y: apart(drawn, px, py) + 4, "text-anchor": right ? "start" : "end" }, s.text));
   }
   return parts;
@@ -196,7 +196,7 @@ class Chart {
     const drawn = { x, y, shown, width, height, named: [] };
     this.drawn = drawn;
     canvas.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    canvas.setAttribute("aria-label", `${spec.label}. Lines: ${shown.map((s) => s.name).join(", ")}. Arrow keys move a cursor.`);
+    canvas.setAttribute("aria-label", `${spec.label}. Lines: ${[...new Set(shown.map((s) => s.name))].join(", ")}. Arrow keys move a cursor.`);
     canvas.replaceChildren(...axisParts(spec, drawn), ...rules.map((r) => ruleLine(r, drawn)), ...shown.flatMap((s) => lineParts(s, drawn)),
       make("line", { class: "cursor", y1: MARGIN.top, y2: height - MARGIN.bottom, visibility: "hidden" }));
   }

@@ -41,7 +41,7 @@ function startBiases() {
   const spec = () => {
     const [what, which] = select.value.split(":");
     const series = what === "kind"
-      ? models.map((m) => ({ name: m.name, style: styleOf(m.label), ...withErrors(m.bias, which) }))
+      ? models.map((m) => ({ name: m.label, said: m.name, style: styleOf(m.label), ...withErrors(m.bias, which) }))
       : Object.entries(KINDS).map(([k, name], i) => ({ name, style: i, ...withErrors(models[Number(which)].bias, k) }));
     return {
       label: "Biases against noise level", x: SIGMA_AXIS, series, rules: [{ y: 1, name: "no bias" }],
@@ -87,7 +87,7 @@ function startGradients() {
     series: models.map((m) => {
       const rows = m.gradients.filter((r) => typeof r.n === "number");
       const shift = (sign) => rows.map((r) => (r.to_full_stderr === null ? null : r.to_full + sign * r.to_full_stderr));
-      return { name: m.name, style: styleOf(m.label), x: rows.map((r) => r.n), y: rows.map((r) => r.to_full), low: shift(-1), high: shift(1) };
+      return { name: m.label, said: m.name, style: styleOf(m.label), x: rows.map((r) => r.n), y: rows.map((r) => r.to_full), low: shift(-1), high: shift(1) };
     }),
   });
 }
@@ -101,7 +101,8 @@ function seriesSection(id, charts) {
   byId(id).hidden = charts.every(({ shown }) => !shown.length);
 }
 
-const lineOf = (s) => ({ name: s.name, style: styleOf(s.label), x: s.step, y: s.value, low: s.low, high: s.high });
+/** Seeds of a method go together in the legend. */
+const lineOf = (s) => ({ name: s.label, said: s.name, style: styleOf(s.label), x: s.step, y: s.value, low: s.low, high: s.high });
 
 function startSeries() {
   const { error, fsd, crps, spread_skill: spread } = STUDY.series;
@@ -145,7 +146,7 @@ function startTraining() {
   options(select, keys.map((k) => [k, { loss: "training loss", lr: "learning rate" }[k] ?? k.replaceAll("_", " ")]), "loss");
   const spec = () => ({
     label: "Training curve", x: { label: "updates", short: "update" }, y: { label: select.selectedOptions[0].textContent, log: true },
-    series: models.filter((m) => m.log[select.value]).map((m) => ({ name: m.name, style: styleOf(m.label), x: m.log.update, y: m.log[select.value] })),
+    series: models.filter((m) => m.log[select.value]).map((m) => ({ name: m.label, said: m.name, style: styleOf(m.label), x: m.log.update, y: m.log[select.value] })),
   });
   const redraw = chart(byId("training-chart"), spec());
   select.addEventListener("change", () => redraw(spec()));

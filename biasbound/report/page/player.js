@@ -93,6 +93,15 @@ class Player {
     byId("p-frame").max = String(this.frames - 1);
   }
 
+  /** Errors that would hardly be seen are drawn larger from the start. */
+  magnify() {
+    const [low, high] = this.quantity.limits;
+    const sizes = this.shown.flatMap(({ error }) => [...error].filter((v) => !Number.isNaN(v)).map((v) => v * v));
+    const rms = Math.sqrt(sizes.reduce((a, b) => a + b, 0) / Math.max(1, sizes.length));
+    const share = rms / (high - low || 1);
+    byId("p-gain").value = share < 0.002 ? "100" : share < 0.03 ? "10" : "1";
+  }
+
   /** Names to choose from, hidden where there is no choice. */
   fill(id, names) {
     options(byId(id), names.map((name, i) => [i, name]), byId(id).value || 0);
@@ -217,6 +226,8 @@ class Player {
 function startPlayer() {
   if (!STUDY.rollouts) { byId("player").hidden = true; return; }
   const player = new Player(STUDY.rollouts);
+  player.load();
+  player.magnify();
   player.load();
   player.listen();
 }

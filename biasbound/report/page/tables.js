@@ -30,6 +30,9 @@ function startTradeoff() {
   });
 }
 
+/** Of a unit 03-train/METHOD/seed-0: stage and seed have columns of their own. */
+const methodOf = (unit) => unit.split("/").at(-2) ?? unit;
+
 function startCost() {
   const host = byId("cost");
   const stages = STUDY.stages.filter((s) => s.wall_seconds !== undefined);
@@ -38,7 +41,7 @@ function startCost() {
   const longest = Math.max(...stages.map((s) => s.wall_seconds ?? 0), 1e-9);
   const bar = (seconds) => make("svg", { class: "barfill", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, make("rect", { width: (100 * (seconds ?? 0)) / longest, height: 8, rx: 1 }));
   host.replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...["stage", "of", "seed", "updates", ...(counted ? ["ledger"] : []), "CPU time", "wall time", ""].map((t) => make("th", { scope: "col", class: t === "of" ? "words" : null }, t)))),
-    make("tbody", {}, ...stages.map((s) => make("tr", {}, make("td", {}, s.stage), make("td", { class: "words" }, s.unit ?? ""), make("td", {}, whole(s.seed)),
+    make("tbody", {}, ...stages.map((s) => make("tr", {}, make("td", {}, s.stage), make("td", { class: "words" }, methodOf(s.unit ?? "")), make("td", {}, whole(s.seed)),
       make("td", {}, s.updates ? whole(s.updates) : "–"), counted ? make("td", {}, s.ledger ? whole(s.ledger) : "–") : null, make("td", {}, duration(s.cpu_seconds)), make("td", {}, duration(s.wall_seconds)), make("td", { class: "bar" }, bar(s.wall_seconds)))))));
 }
 
