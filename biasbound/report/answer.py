@@ -12,7 +12,7 @@ from biasbound.models.method import GUESSES, method, title_of
 from biasbound.report.errors import at_step, one_step
 from biasbound.report.searches import Front, Search
 from biasbound.report.study import Study
-from biasbound.report.tables import DATASETS, power, unequal
+from biasbound.report.tables import DATASETS, alone, power, unequal
 
 LITTLE = 1.2  # a smaller ratio of mean squared errors may change with the seed (docs/results.md)
 NAMES = {"kolmogorov": "Kolmogorov flow", "transonic": "transonic flow", "ks": "the Kuramoto–Sivashinsky equation"}
@@ -161,12 +161,23 @@ def _caveats(best: Scored, ranked: Sequence[Scored], rows: Sequence[Row]) -> lis
         seeds: best.seeds > 1,
         "There is one seed, and a difference below a factor of 1.2 may change with it.": best.seeds == 1 and near,
         f"{best.broken} of its trajectories became non-finite.": best.broken > 0,
+        _members(ranked, rows): alone(rows),
     }
     gaps = [
         f"Ledgers differ by a factor of up to {ratio:.3g}, so training was not equal."
         for ratio in unequal(rows).values()
     ]
     return [*(sentence for sentence, holds in told.items() if holds), *gaps]
+
+
+def _members(ranked: Sequence[Scored], rows: Sequence[Row]) -> str:
+    """The best where the answer is a distribution: an error of single answers is least for the mean of it."""
+    found = {one: over_seeds(select(rows, method=one.label, metric="crps")) for one in ranked}
+    scores = {one: of.mean for one, of in found.items() if of is not None and of.mean is not None}
+    if not scores:
+        return "No emulator has an ensemble."
+    best = min(scores, key=scores.__getitem__)
+    return f"As an ensemble {best.title} ({best.cost}) is the best: its CRPS is {power(scores[best], 2)}."
 
 
 def _reasons(best: Scored, row: Row, study: Study) -> tuple[str, ...]:
@@ -177,11 +188,13 @@ def _reasons(best: Scored, row: Row, study: Study) -> tuple[str, ...]:
     if len(levels) > 1:  # a single call is fed noise alone
         worst = max(levels, key=lambda level: level.reb)
         stays = (
-            "stays where its network was trained" if worst.reb <= LITTLE else "leaves where its network was trained"
+            "the chain stays where its network was trained"
+            if worst.reb <= LITTLE
+            else "the chain leaves where its network was trained"
         )
-        told.append(
-            f"Along its chain the error is at most {worst.reb:.3f} times the one on noised truth: the chain {stays}."
-        )
+        if worst.reb > LITTLE and alone(select(study.rows, dataset=row.dataset)):
+            stays = "where many answers fit, members that differ as they should have at least 1.41"
+        told.append(f"Along its chain the error is at most {worst.reb:.3f} times the one on noised truth: {stays}.")
     fronts = [s.front for s in _own_first(study.searches, best.label) if s.dataset in ("", row.dataset) and s.front]
     return (*told, *map(_paid, fronts[:1]))
 

@@ -160,7 +160,7 @@ def _repeated(rows: Sequence[Row]) -> bool:
     return len(units) > len({unit[:2] for unit in units})
 
 
-def _alone(rows: Sequence[Row]) -> bool:
+def alone(rows: Sequence[Row]) -> bool:
     """Whether these are ensembles of single answers, none of which follows from another."""
     known = {row.metric for row in rows}
     return (
@@ -194,7 +194,7 @@ def _notes(rows: Sequence[Row], lost: bool) -> tuple[str, ...]:
         f"Errors in normalised units: {units}.": bool(normalised),
         "Ledger: training samples passed through the network.": any(row.ledger for row in rows),
         f"Ledgers differ, so the methods were not trained equally; largest over least: {gaps}.": bool(gaps),
-        "CRPS is fair; spread/skill and high-band energy over the truth's should be 1.": _alone(rows),
+        "CRPS is fair; spread/skill and high-band energy over the truth's should be 1.": alone(rows),
         "∞: a trajectory became non-finite or its error overflowed.": lost,
         "Broken: trajectories that became non-finite.": "broken" in known,
     }
@@ -204,7 +204,7 @@ def _notes(rows: Sequence[Row], lost: bool) -> tuple[str, ...]:
 def _table(rows: Sequence[Row], names: Sequence[str], title: str, named: bool) -> Table:
     if not rows:
         raise ValueError("there are no rows to make a table of; run an evaluation first")
-    if _alone(rows):
+    if alone(rows):
         names = [
             n for name in names if name not in AHEAD for n in ((name, *ENSEMBLE) if name == "1-step MSE" else (name,))
         ]

@@ -13,6 +13,7 @@ from biasbound.core import bias
 from biasbound.core.bias import Estimate, Measure, bias_curve, own_bias, two_step_bias
 from biasbound.core.denoise import NetDenoiser, NonFiniteError
 from biasbound.core.oracle import AffineOracle, GaussianOracle
+from biasbound.core.sample import sample
 from biasbound.core.schedule import Schedule, log_uniform
 
 # --- the curve, and everything as a part of it ---------------------------------------------------
@@ -154,3 +155,28 @@ def test_a_nan_from_the_network_stops_the_measurement():
     with pytest.raises(NonFiniteError, match=r"σ = 0\.1"):
         bias_curve(breaks_at_low_noise, x, x, Schedule([0.1, 0.5]))
     assert own_bias(breaks_at_low_noise, x, x, 0.5).mean > 0
+
+
+# --- where the posterior is wide -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transition", ["renoise", "ddpm"])
+@pytest.mark.parametrize("count", [2, 4, 16, 128])
+def test_the_bias_bounds_how_far_members_spread(count, transition):
+    """Members do not know y: spread²/skill² = REB² E_clean²/skill² − 1, so that calibration needs a REB of √2 at least.
+
+    Down many levels, ddpm draws from the posterior: spread² is 1 but for what the last estimate leaves out, 1 − k. Noise that
+    is drawn anew forgets at every step: k/(1 + k), half of the posterior's variance at most.
+    """
+    width, schedule = 0.5, log_uniform(count, 0.1, 0.999)
+    oracle = GaussianOracle(width)
+    x, y = oracle.pairs((1, 1, 40_000), seeded())
+    how = Measure(1, transition=transition, generator=seeded(1))
+    reb = bias_curve(oracle, x, y, schedule, how)[0].reb.pooled
+    made = sample(oracle, x, schedule, transition=transition, generator=seeded(2))
+    spread, k = (made - x).square().mean().item() / width**2, oracle.gain(0.1)
+    assert spread == pytest.approx(reb**2 * (1 - k) - 1, abs=0.04)
+    assert spread < reb**2 - 1
+    if count == 128:
+        assert spread == pytest.approx({"renoise": k / (1 + k), "ddpm": k}[transition], abs=0.05)
+        assert reb > math.sqrt(2)

@@ -89,6 +89,17 @@ def test_frames_that_stand_alone_have_no_steps():
     assert "1.50 times that error." in text
 
 
+def test_an_ensemble_is_judged_by_its_score_where_frames_stand_alone():
+    """The least error of single answers is that of the mean, which no member looks like."""
+    first = [r for r in ROWS if r.metric == "mse" and r.step == 1]
+    scores = {"direct-residual": 3.0, "cosine-v": 1.0, "adaptive-v": 2.0}
+    ensembles = [replace(r, metric="crps", value=scores[r.method]) for r in first if r.method in scores]
+    (text,) = told([*first, *ensembles])
+    assert text.startswith("Adaptive, v-prediction is the most accurate")
+    assert "As an ensemble Cosine TF, v-prediction (20 network calls) is the best: its CRPS is 1.00e0." in text
+    assert "As an ensemble" not in told(ROWS)[0]
+
+
 def test_reasons_come_from_the_chain_and_the_front(study):
     (found,) = answers(study)
     assert found.label == "adaptive-scaled"

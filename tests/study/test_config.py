@@ -18,8 +18,9 @@ SCALES = ("smoke", "demo", "mini", "paper")
 
 def test_every_flow_has_every_scale_and_every_other_task_a_smoke_study_and_a_demo():
     expected = {f"{flow}-{scale}" for flow in ("ks", "kolmogorov", "transonic") for scale in SCALES}
-    others = {f"{task}-{scale}" for task in ("ks-reconstruct", "kolmogorov-superresolve") for scale in SCALES[:2]}
-    assert set(presets()) == expected | others
+    tasks = ("ks-reconstruct", "ks-history", "kolmogorov-superresolve")
+    others = {f"{task}-{scale}" for task in tasks for scale in SCALES[:2]}
+    assert set(presets()) == expected | others | {"kolmogorov-superresolve64-demo"}
 
 
 @pytest.mark.long

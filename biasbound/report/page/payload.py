@@ -18,7 +18,7 @@ from biasbound.report.pictures import evenly
 from biasbound.report.searches import Growth, Landscape, Point, Search
 from biasbound.report.study import Series, Study, told_apart
 from biasbound.report.style import Absent
-from biasbound.report.tables import table1
+from biasbound.report.tables import alone, table1
 
 CURVE_POINTS = 300  # of a training curve or a time series at most
 BIASES = ("own", "two_step", "reb")
@@ -35,6 +35,7 @@ def payload(study: Study, budget: int = BUDGET) -> dict[str, Any]:
         "flows": max(1, len(datasets)),
         "title": study.title,
         "version": study.run.version,
+        "alone": alone(study.rows),
         "methods": study.labels,
         "titles": {label: title_of(label) for label in study.labels},
         "error": error_name(datasets),

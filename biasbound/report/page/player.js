@@ -46,10 +46,11 @@ function paint(canvas, width, height, value, [low, high], colours) {
 }
 
 const MAPS = { signed: table(RDBU), amount: table(CIVIDIS) };
+const FOLLOW = "All start from the same state; the errors are small at first and grow";
 const CAPTIONS = {
-  flat: "Space against time: position upwards, time to the right. Predictions on the left, their errors on the right. All start from the same state; the errors are small at first and grow (in brackets: of the flow's standard deviation). Drag in a picture or use the slider to see the profile at one time below.",
-  plane: "The truth, and below each method its prediction and its error at the same time. All start from the same state; the errors are small at first and grow (in brackets: of the flow's standard deviation). Play, or drag the slider.",
-  volume: "The truth in a plane through the volume, and below each method its prediction and its error at the same time. All start from the same state; the errors are small at first and grow (in brackets: of the flow's standard deviation). Play, drag the slider, or choose another plane.",
+  flat: `Space against time: position upwards, time to the right. Predictions on the left, their errors on the right. ${FOLLOW} (in brackets: of the flow's standard deviation). Drag in a picture or use the slider to see the profile at one time below.`,
+  plane: `The truth, and below each method its prediction and its error at the same time. ${FOLLOW} (in brackets: of the flow's standard deviation). Play, or drag the slider.`,
+  volume: `The truth in a plane through the volume, and below each method its prediction and its error at the same time. ${FOLLOW} (in brackets: of the flow's standard deviation). Play, drag the slider, or choose another plane.`,
 };
 const chosen = (id) => Number(byId(id).value);
 
@@ -73,7 +74,8 @@ class Player {
     Object.assign(this, { hidden: make("span", { class: "hidden-points" }), axes: make("span", { class: "axes" }), magnified: make("span", { class: "axes" }) });
     this.scale = make("div", { class: "scale" }, this.name, this.ends[0], this.bar, this.ends[1], this.hidden, this.axes, this.magnified);
     this.truthPanel = panelOf("truth", flat, this.scale);
-    byId("player-caption").textContent = this.volume ? CAPTIONS.volume : flat ? CAPTIONS.flat : CAPTIONS.plane;
+    const caption = this.volume ? CAPTIONS.volume : flat ? CAPTIONS.flat : CAPTIONS.plane;
+    byId("player-caption").textContent = STUDY.alone ? caption.replace(FOLLOW, "Every frame is answered from its own observation") : caption;
     byId("panels").classList.toggle("flat", this.flat);
     byId("p-size").closest(".field").hidden = flat;
     this.fillControls();
