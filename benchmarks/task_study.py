@@ -92,7 +92,7 @@ def scored(model: Diffusion, x: Tensor, y: Tensor, ladder: Schedule, members: in
     }
 
 
-def rms(error: Float[Tensor, "..."]) -> Float[Tensor, ""]:
+def rms(error: Float[Tensor, ...]) -> Float[Tensor, ""]:
     return error.square().mean().sqrt()
 
 

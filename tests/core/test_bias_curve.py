@@ -160,23 +160,23 @@ def test_a_nan_from_the_network_stops_the_measurement():
 # --- where the posterior is wide -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transition", ["renoise", "ddpm"])
-@pytest.mark.parametrize("count", [2, 4, 16, 128])
+@pytest.mark.parametrize("transition", ["renoise", "ddpm", "ddim"])
+@pytest.mark.parametrize("count", [2, 8, 64])
 def test_the_bias_bounds_how_far_members_spread(count, transition):
     """Members do not know y: spread²/skill² = REB² E_clean²/skill² − 1, so that calibration needs a REB of √2 at least.
 
-    Down many levels, ddpm draws from the posterior: spread² is 1 but for what the last estimate leaves out, 1 − k. Noise that
+    Down many levels, ddpm and ddim draw from the posterior: spread² is 1 but for what the last estimate leaves out, 1 − k. Noise that
     is drawn anew forgets at every step: k/(1 + k), half of the posterior's variance at most.
     """
     width, schedule = 0.5, log_uniform(count, 0.1, 0.999)
     oracle = GaussianOracle(width)
-    x, y = oracle.pairs((1, 1, 40_000), seeded())
+    x, y = oracle.pairs((1, 1, 10_000), seeded())
     how = Measure(1, transition=transition, generator=seeded(1))
     reb = bias_curve(oracle, x, y, schedule, how)[0].reb.pooled
     made = sample(oracle, x, schedule, transition=transition, generator=seeded(2))
     spread, k = (made - x).square().mean().item() / width**2, oracle.gain(0.1)
-    assert spread == pytest.approx(reb**2 * (1 - k) - 1, abs=0.04)
+    assert spread == pytest.approx(reb**2 * (1 - k) - 1, abs=0.08)
     assert spread < reb**2 - 1
-    if count == 128:
-        assert spread == pytest.approx({"renoise": k / (1 + k), "ddpm": k}[transition], abs=0.05)
+    if count == 64:
+        assert spread == pytest.approx(k / (1 + k) if transition == "renoise" else k, abs=0.08)
         assert reb > math.sqrt(2)
