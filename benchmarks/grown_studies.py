@@ -51,7 +51,7 @@ STUDIES: dict[str, tuple[str, dict[str, Options]]] = {
         {
             "as in the preset": {},
             "warm 0.4, band 0.15, tried 0.8": {"search.warm": "0.4", "search.band": "0.15", "search.tried": "0.8"},
-            "warm 0.3, share 0.4": {"search.warm": "0.3", "search.share": "0.4"},
+            "warm 0.4, band 0.15": {"search.warm": "0.4", "search.band": "0.15"},
         },
     ),
 }
