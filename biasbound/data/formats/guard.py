@@ -21,7 +21,7 @@ from biasbound._io import backed
 
 __all__ = ["looked_at"]
 
-PATIENCE = 15.0  # seconds by the clock
+PATIENCE = 120.0  # seconds by the clock, for a busy machine or slow storage: a loop ends by the child's own time
 WORK = 2.0  # seconds of the child's own time, after which it dies
 _known: set[tuple[Any, ...]] = set()
 _turn = threading.Lock()
