@@ -80,7 +80,7 @@ build/dist-venv/.ready: pyproject.toml constraints.txt
 
 # Damaged files, bad options, kills and odd surroundings by the thousand, with a table at the end (docs/trust.md).
 attack: $(READY)
-	$(BIN)/python benchmarks/attack.py --jobs $(JOBS)
+	$(BIN)/python benchmarks/attack.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build *.egg-info

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 __all__ = ["backed", "check_yaml", "listed", "open_regular", "read_bounded"]
 
@@ -73,7 +73,7 @@ def stored_bytes(path: Path, enough: int) -> int:
 
 
 def check_yaml(text: str) -> None:
-    """Refuse a YAML text that is too long, nested too deeply, or too large with its aliases written out.
+    """Refuse a YAML text that is too long, nested too deeply, too large with its aliases written out, or ambiguous.
 
     The events of the parser come one by one, without recursion; its trees do not.
     """
@@ -83,8 +83,9 @@ def check_yaml(text: str) -> None:
         raise yaml.YAMLError(f"more than {YAML:,} characters of YAML")
     if not any(sign in text for sign in "[{*&:-"):
         return  # a plain value
-    sizes, anchors, open_anchors = [0], dict[str, int](), list[str | None]()
+    sizes, anchors, open_anchors, keys = [0], dict[str, int](), list[str | None](), _Keys()
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        keys.meet(event)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in open_anchors:
                 raise yaml.YAMLError(f"the alias *{event.anchor} stands inside what it names")
@@ -103,3 +104,30 @@ def check_yaml(text: str) -> None:
             raise yaml.YAMLError(f"lists and mappings are nested more than {DEPTH} deep")
         if sizes[-1] > NODES:
             raise yaml.YAMLError(f"more than {NODES:,} values, aliases written out")
+
+
+class _Keys:
+    """The keys of the mappings that are open; one that stands twice is refused, where YAML's readers take the last."""
+
+    def __init__(self) -> None:
+        self.open: list[set[str] | None] = []  # None: a list
+        self.value: list[bool] = []  # whether a value comes next
+
+    def meet(self, event: Any) -> None:
+        import yaml
+
+        if isinstance(event, yaml.CollectionEndEvent):
+            self.open.pop(), self.value.pop()
+            return
+        if not isinstance(event, yaml.NodeEvent):
+            return
+        here = self.open[-1] if self.open else None
+        if here is not None:
+            if isinstance(event, yaml.ScalarEvent) and not self.value[-1]:
+                if event.value in here:
+                    raise yaml.YAMLError(f"{event.value} stands twice, line {event.start_mark.line + 1}; keep one")
+                here.add(event.value)
+            self.value[-1] = not self.value[-1]
+        if isinstance(event, yaml.CollectionStartEvent):
+            self.open.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
+            self.value.append(False)

@@ -10,12 +10,11 @@ from biasbound.cli.subject import Subject, subject_of
 from biasbound.core.front import at_most, best_schedule, inference_error, optimal_schedules
 from biasbound.core.interop.text import TEXTS
 from biasbound.core.noise import log_snr
-from biasbound.core.schedule import SCHEDULES, Schedule, log_uniform
+from biasbound.core.schedule import LEVELS, SCHEDULES, Schedule, log_uniform
 from biasbound.registry import allow, find
 from biasbound.study.stages.material import seeded
 from biasbound.study.stages.search import told_of
 
-LEVELS = 100_000  # of a schedule
 FLOAT32 = 1e-2  # below, σ = √(1 − ᾱ) of ᾱ in float32 is off by one part in ten thousand and more
 
 
@@ -26,13 +25,20 @@ def show(given: argparse.Namespace) -> None:
     print(f"{given.file}: {len(schedule)} levels ({len(schedule)} denoiser calls a step)")
     print("  ".join(f"{key}: {value}" for key, value in note.items()))
     print(f"{'t':>4} {'sigma':>12} {'log-SNR':>9}  two-step bias")
-    steps = {step["to"]: step for step in schedule.meta.get("steps", [])}
+    steps = _steps(schedule)
     for t in range(schedule.top, -1, -1):
         sigma = schedule.level(t)
         step = steps.get(sigma, {})
-        bias = "" if step.get("bias") is None else f"{step['bias']:.4f}"
+        bias = f"{step['bias']:.4f}" if isinstance(step.get("bias"), float | int) else ""
         forced = " forced" if step.get("forced") else ""
         print(f"{t:4d} {sigma:12.6g} {log_snr(sigma):9.3f}  {bias}{forced}")
+
+
+def _steps(schedule: Schedule) -> dict[Any, dict[str, Any]]:
+    """What a search noted on the step to each level; other writers mean other things by this name."""
+    told = schedule.meta.get("steps")
+    found = [step for step in told if isinstance(step, dict)] if isinstance(told, list) else []
+    return {step["to"]: step for step in found if isinstance(step.get("to"), float | int)}
 
 
 def make(given: argparse.Namespace) -> None:

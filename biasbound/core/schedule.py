@@ -17,8 +17,20 @@ from biasbound._io import from_json, read_bounded, write_text
 from biasbound.core.noise import log_snr, sigma_from_log_snr
 from biasbound.registry import home
 
-__all__ = ["SCHEDULES", "SIGMA_MAX", "Schedule", "cap", "check_levels", "cosine", "linear", "log_uniform", "sigmoid"]
+__all__ = [
+    "LEVELS",
+    "SCHEDULES",
+    "SIGMA_MAX",
+    "Schedule",
+    "cap",
+    "check_levels",
+    "cosine",
+    "linear",
+    "log_uniform",
+    "sigmoid",
+]
 
+LEVELS = 100_000  # of a schedule file: more than any chain visits
 SIGMA_MAX = 10**-1e-4  # ≈ 0.99977, ᾱ = 4.6e-4: the default top of an exploration grid
 
 
@@ -109,6 +121,8 @@ class Schedule:
         sigma, meta = content.get("sigma"), content.get("meta", {})
         if not isinstance(sigma, list) or not isinstance(meta, dict):
             raise ValueError(f'schedule {path} needs a list "sigma" and an object "meta"')
+        if any(isinstance(s, bool) or not isinstance(s, int | float) for s in sigma) or len(sigma) > LEVELS:
+            raise ValueError(f"schedule {path}: its noise levels must be numbers, and at most {LEVELS:,}")
         try:
             return cls(sigma, meta)
         except ValueError as error:

@@ -48,6 +48,9 @@ class Row:
                     f"{name} of {self.metric} is {number}; write None, and a row `broken` that "
                     "counts the broken trajectories"
                 )
+        for name in ("seed", "step", "nfe", "updates", "ledger"):
+            if (getattr(self, name) or 0) < 0:
+                raise ValueError(f"{name} of {self.metric} is {getattr(self, name)}; it counts from 0")
 
     @property
     def unit(self) -> tuple[str, str, int]:

@@ -53,6 +53,9 @@ class ConfigParser(jsonargparse.ArgumentParser):
     """Says in one sentence what is wrong, with the nearest name that exists."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        self.exit(2, f"{self.prog}: {self._sentence(message)}; `{self.prog} --help` shows what there is\n")
+
+    def _sentence(self, message: str) -> str:
         text = " ".join(message.split()).replace("<class '", "").replace("'>", "").rstrip(".")
         sentence = re.sub(r"Parser key \"([\w.]+)\": ", r"\1: ", text)
         sentence = re.sub(r"^argument (\S+): (must .*)", r"\1 \2", sentence)
@@ -65,7 +68,14 @@ class ConfigParser(jsonargparse.ArgumentParser):
                 near = _nearest(name, [a.dest for a in self._actions], mark)
                 sentence = f"there is no {kind} {mark}{name}{near}"
                 break
-        self.exit(2, f"{self.prog}: {sentence}; `{self.prog} --help` shows what there is\n")
+        return sentence
+
+
+class _FileParser(ConfigParser):
+    """Of a file alone: what is wrong with it ends no program, because a library may have asked."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        raise ValueError(f"{self.prog}: {self._sentence(message)}; mend the file, or write it anew") from None
 
 
 def _nearest(given: str, names: list[str], mark: str) -> str:
@@ -77,9 +87,11 @@ def _nearest(given: str, names: list[str], mark: str) -> str:
     return f"; did you mean {mark}{close[0]}?" if close else ""
 
 
-def config_parser(prog: str, description: str, epilog: str, base: Path | None = None) -> ConfigParser:
+def config_parser(
+    prog: str, description: str, epilog: str, base: Path | None = None, kind: type[ConfigParser] = ConfigParser
+) -> ConfigParser:
     """A parser with every field of `Config` as an option; `base` is a YAML file of defaults."""
-    parser = ConfigParser(
+    parser = kind(
         prog=prog,
         description=description,
         epilog=epilog,
@@ -118,5 +130,5 @@ def require_config(path: Path) -> None:
 def read_config(path: Path, changes: Sequence[str] = ()) -> Config:
     """The config of a YAML file, with changes as on the command line."""
     require_config(path)
-    parser = config_parser(str(path), "", "", path)
+    parser = config_parser(str(path), "", "", path, _FileParser)
     return made(parser, parser.parse_args(list(changes)))

@@ -41,6 +41,8 @@ def require_possible(config: Config) -> None:
         raise ValueError(
             f"task.history {config.task.history}, data.stride_time {config.data.stride_time}: it needs {task.window() + 1} frames, but trajectories of {layout.name} have {layout.frames}"
         )
+    if config.train.batch > (pairs := layout.trajectories * (layout.frames - task.window())):
+        raise ValueError(f"train.batch is {config.train.batch}, but the training data have {pairs} pairs")
     test = layout_of(config, "test")
     if (wanted.trajectories or 1) > test.trajectories:
         raise ValueError(f"rollout.trajectories is {wanted.trajectories}, but the test split has {test.trajectories}")

@@ -8,6 +8,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import traceback
@@ -19,7 +20,18 @@ from typing import Any
 
 FINE = (ValueError, OSError, ArithmeticError, ImportError)  # what `biasbound.cli.main` says in one sentence
 GREED = 1 << 30  # bytes above what the process had
-HANG = 20.0  # seconds
+HANG = 20.0  # seconds of a case's own time; by the clock three times as many, because the machine may be busy
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+CHANGES = {
+    "os.rename": 2,
+    "os.link": 2,
+    "os.symlink": 2,
+    "os.remove": 1,
+    "os.mkdir": 1,
+    "os.rmdir": 1,
+    "os.truncate": 1,
+}
+CODE = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen")
 
 
 @dataclass
@@ -30,12 +42,8 @@ class Tally:
     accepted: int = 0
     refused: int = 0
     slowest: float = 0.0
+    megabytes: float = 0.0  # the most that a case took
     findings: list[tuple[str, str]] = field(default_factory=list)
-
-    def add(self, other: Tally) -> None:
-        self.cases, self.accepted = self.cases + other.cases, self.accepted + other.accepted
-        self.refused, self.slowest = self.refused + other.refused, max(self.slowest, other.slowest)
-        self.findings += other.findings
 
 
 Case = tuple[str, Callable[[Path], Any]]  # a name from which it can be made again, and what it does in a folder
@@ -50,6 +58,7 @@ def fought(cases: Iterable[Case], batch: int = 100, home: Path | None = None) ->
         for answer in answers:
             tally.cases += 1
             tally.slowest = max(tally.slowest, answer["seconds"])
+            tally.megabytes = max(tally.megabytes, answer["megabytes"])
             if answer["kind"] in ("accepted", "refused"):
                 setattr(tally, answer["kind"], getattr(tally, answer["kind"]) + 1)
             else:
@@ -76,20 +85,25 @@ def _child(cases: list[Case], outside: Path) -> tuple[list[dict[str, Any]], str 
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(reading)
-        _limited()
-        with os.fdopen(writing, "w", encoding="utf-8") as answers:
-            for case in cases:
-                print(json.dumps(_fought(*case, outside)), file=answers, flush=True)
-        os._exit(0)
+        try:
+            os.close(reading)
+            _limited()
+            watch = _Watch(outside / "in")
+            with os.fdopen(writing, "w", encoding="utf-8") as answers:
+                for case in cases:
+                    print(json.dumps(_fought(*case, watch)), file=answers, flush=True)
+            os._exit(0)
+        finally:
+            os._exit(99)  # of the harness itself
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8") as stream:
         answers = [json.loads(line) for line in stream if line.endswith("\n")]
     _, status = os.waitpid(pid, 0)
     if status == 0:
         return answers, None
-    how = "hang" if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF else f"died with status {status}"
-    return answers, how
+    killer = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    how = {signal.SIGPROF: "hang", signal.SIGALRM: "hang, waiting", signal.SIGSYS: "asked for a socket"}
+    return answers, how.get(killer, f"died with status {status}")  # type: ignore[call-overload]
 
 
 def _limited() -> None:
@@ -102,13 +116,41 @@ def _limited() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _fought(name: str, act: Callable[[Path], Any], outside: Path) -> dict[str, Any]:
-    folder = outside / "in"
+class _Watch:
+    """Notes every change outside of a folder that Python is asked for, and every try to run code."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.inside, self.seen, self.armed = folder, f"{folder.resolve()}{os.sep}", list[str](), False
+        sys.addaudithook(self.hook)
+
+    def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.armed:
+            return
+        if event == "open":
+            changed = arguments[:1] if len(arguments) > 2 and (arguments[2] or 0) & WRITES else ()
+        elif event in CODE:
+            if "inspector.py" not in str(arguments):  # the child that looks at HDF5 files is ours
+                self.seen.append(f"{event} {arguments}"[:300])
+            return
+        else:
+            changed = arguments[: CHANGES.get(event, 0)]
+        for path in changed:
+            if isinstance(path, str | bytes | os.PathLike) and not self._allowed(os.fsdecode(path)):
+                self.seen.append(f"{event} {path!r}"[:300])
+
+    def _allowed(self, path: str) -> bool:
+        full = os.path.realpath(path)
+        return full == os.devnull or full.startswith(self.inside)
+
+
+def _fought(name: str, act: Callable[[Path], Any], watch: _Watch) -> dict[str, Any]:
+    folder = watch.folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     signal.setitimer(signal.ITIMER_PROF, HANG)
+    signal.setitimer(signal.ITIMER_REAL, 3 * HANG)
     begun, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    said = ""
+    said, watch.seen, watch.armed = "", [], True
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             act(folder)
@@ -117,9 +159,14 @@ def _fought(name: str, act: Callable[[Path], Any], outside: Path) -> dict[str, A
         kind, said = "refused", str(error)
         if not said.strip():
             kind, said = "mute", repr(error)
-    except Exception:  # noqa: BLE001 - that is what is looked for
+    except BaseException:  # noqa: BLE001 - that is what is looked for
         kind, said = "traceback", traceback.format_exc()[-1500:]
+    watch.armed = False
     signal.setitimer(signal.ITIMER_PROF, 0)
-    if (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) * 1024 > GREED:
-        kind, said = "greed", f"more than {GREED} bytes"
-    return {"name": name, "kind": kind, "said": said, "seconds": time.process_time() - begun}
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1024
+    if more * (1 << 20) > GREED:
+        kind, said = "greed", f"{more:.0f} megabytes"
+    if watch.seen:
+        kind, said = "outside", "; ".join(watch.seen[:3])
+    return {"name": name, "kind": kind, "said": said, "seconds": time.process_time() - begun, "megabytes": more}

@@ -12,7 +12,7 @@ from arena import Case
 from mutate import damaged
 from specimens import SPECIMENS, Specimen
 
-DEAR = {"config": 40, "run folder": 2, "Zarr": 2}  # one in so many rounds, because each takes long
+DEAR = {"config": 6, "run folder": 2, "Zarr": 2}  # one in so many rounds, because each takes long
 
 
 class Shelf:

@@ -1,7 +1,8 @@
 """Commands that are stopped at a chosen touch of the disk, and then given again: the bytes are those of an unbroken call.
 
 A child that has everything imported calls `main` and counts its openings, renames and removals; at the chosen one it
-sends itself, or its group, a signal. So a kill hits the moments that matter, and every one of them can be tried.
+sends itself, or its group, a signal. So a kill hits the moments that matter, and every one of them can be tried. A few
+are stopped after a chosen time of their own instead, in the middle of what libraries write.
 """
 
 from __future__ import annotations
@@ -9,18 +10,21 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree")
-SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP)
+SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP, signal.SIGPROF)
 ORPHANS = 5.0  # seconds in which all that a killed command started must be gone
+MARK = "BIASBOUND_ATTACK"  # in the environment of all that a case starts
 
 
 @dataclass(frozen=True)
@@ -31,25 +35,58 @@ class Command:
     words: tuple[str, ...]
     results: tuple[str, ...]  # files whose bytes are compared
     resumes: bool = False  # whether the next call goes on where the last one was stopped
+    studies: bool = False  # whether it needs finished studies among its inputs
 
 
-def called(command: Command, folder: Path, at: int = 0, how: int = 0, group: bool = False) -> tuple[int, int]:
-    """(exit status, touches of the disk) of one call in a child of its own, stopped at touch number `at`."""
+@dataclass(frozen=True)
+class Stop:
+    """When and how a command is stopped: at touch number `at`, or by SIGPROF after `seconds` of its own."""
+
+    at: int = 0
+    how: int = 0
+    group: bool = False
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        where = f"after {self.seconds:.3f} s" if self.seconds else f"at touch {self.at}"
+        return f"{where} by {signal.Signals(self.how).name}{' of the group' if self.group else ''}"
+
+
+@dataclass
+class Ended:
+    """How a call ended."""
+
+    status: int
+    touches: int
+    seconds: float
+    stopped: str  # at which stage of a study, or elsewhere; "" where it was not
+
+
+def called(command: Command, folder: Path, stop: Stop | None = None) -> Ended:
+    """One call in a child of its own."""
+    stop = stop or Stop()
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(reading)
-        _perform(command, folder, writing, at, how, group)
+        try:
+            os.close(reading)
+            _perform(command, folder, writing, stop)
+        finally:
+            os._exit(99)  # of the harness itself
     os.close(writing)
-    if how == signal.SIGSTOP:
-        _continue_or_kill(pid)
-    _, status = os.waitpid(pid, 0)
+    if stop.how == signal.SIGSTOP:
+        _continue_or_kill(pid, signal.SIGCONT if stop.at % 2 else signal.SIGKILL)
+    _, status, used = os.wait4(pid, 0)
     with os.fdopen(reading, "rb") as stream:
-        told = stream.read()
-    return status, int(told.split()[-1]) if told.strip() else 0
+        told = stream.read().decode().split()
+    stopped = next((word[1:] for word in told if word[0] == "@"), "")
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
+        stopped = "by its time"
+    touches = int(told[-1]) if told and told[-1].isdecimal() else 0
+    return Ended(status, touches, used.ru_utime + used.ru_stime, stopped)
 
 
-def _perform(command: Command, folder: Path, writing: int, at: int, how: int, group: bool) -> None:
+def _perform(command: Command, folder: Path, writing: int, stop: Stop) -> None:
     os.setsid()
     os.chdir(folder)
     quiet = os.open(os.devnull, os.O_RDWR)
@@ -66,22 +103,30 @@ def _perform(command: Command, folder: Path, writing: int, at: int, how: int, gr
         if event == "open" and not _writes(arguments):
             return
         touched += 1
-        if touched == at:
+        if touched == stop.at:
             armed[0] = False
-            (os.killpg if group else os.kill)(os.getpid(), how)
+            os.write(writing, f" @{_stage(arguments)}".encode())
+            (os.killpg if stop.group else os.kill)(os.getpid(), stop.how)
 
     from biasbound.cli import main
     from biasbound.data.formats import guard
 
     guard._child = None
     sys.addaudithook(count)
+    signal.setitimer(signal.ITIMER_PROF, stop.seconds)
     try:
         code = main(list(command.words))
-    except SystemExit as stop:
-        code = int(stop.code or 0)
+    except SystemExit as left:
+        code = int(left.code or 0)
     armed[0] = False
     os.write(writing, f" {touched}".encode())
     os._exit(code)
+
+
+def _stage(arguments: Any) -> str:
+    """The stage of a study whose folder is touched."""
+    found = re.search(r"(0[1-7]-[a-z]+)", str(arguments[0]) if arguments else "")
+    return found[1] if found else "elsewhere"
 
 
 def _writes(arguments: Any) -> bool:
@@ -90,14 +135,14 @@ def _writes(arguments: Any) -> bool:
     return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
 
 
-def _continue_or_kill(pid: int) -> None:
-    """A stopped command is continued where its number is even, and killed where it is odd."""
-    for _ in range(4000):
-        found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
-        if found and os.WIFSTOPPED(status):
-            os.kill(pid, signal.SIGCONT if pid % 2 == 0 else signal.SIGKILL)
+def _continue_or_kill(pid: int, then: int) -> None:
+    """What is done with a stopped command and all that it started."""
+    for _ in range(12000):
+        found = os.waitid(os.P_PID, pid, os.WNOHANG | os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if found is not None and found.si_code == os.CLD_STOPPED:
+            os.killpg(pid, then)
             return
-        if found:
+        if found is not None:
             return
         time.sleep(0.005)
 
@@ -126,9 +171,6 @@ def _children() -> set[int]:
     return found
 
 
-MARK = "BIASBOUND_ATTACK"  # in the environment of all that a case starts
-
-
 def bytes_of(folder: Path, results: Sequence[str]) -> dict[str, bytes]:
     """The results by name; of rows and records what does not tell the time."""
     found: dict[str, bytes] = {}
@@ -144,36 +186,65 @@ def bytes_of(folder: Path, results: Sequence[str]) -> dict[str, bytes]:
     return found
 
 
-def siege(command: Command, good: Path, work: Path, kills: int, seed: int) -> tuple[int, list[tuple[str, str]]]:
-    """(kills, findings): stop the command again and again; in the end its results are those of an unbroken call."""
-    rng, findings = random.Random(f"{command.name} {seed}"), []
+@dataclass
+class Siege:
+    """What came of it."""
+
+    kills: int = 0
+    findings: list[tuple[str, str]] = field(default_factory=list)
+    places: Counter[str] = field(default_factory=Counter)
+
+
+def siege(command: Command, good: Path, work: Path, kills: int, seed: int) -> Siege:
+    """Stop the command again and again; in the end its results are those of an unbroken call."""
+    rng, told = random.Random(f"{command.name} {seed}"), Siege()
     whole = work / "whole"
     shutil.copytree(good, whole)
-    status, touches = called(command, whole)
+    unbroken = called(command, whole)
     wanted = bytes_of(whole, command.results)
-    if status or not wanted:
-        return 0, [(command.name, f"fails unbroken: status {status}, {len(wanted)} results")]
-    done, before = 0, _children()
-    while done < kills:
+    if unbroken.status or not wanted:
+        told.findings = [(command.name, f"fails unbroken: status {unbroken.status}, {len(wanted)} results")]
+        return told
+    before = _children()
+    while told.kills < kills:
         broken = work / "broken"
         shutil.rmtree(broken, ignore_errors=True)
         shutil.copytree(good, broken)
-        for _ in range(min(kills - done, 40 if command.resumes else 1)):
-            at, how, group = 1 + rng.randrange(max(1, touches)), rng.choice(SIGNALS), rng.random() < 0.3
-            if command.resumes:
-                at = 1 + rng.randrange(max(2, touches // 6))
-            status, _ = called(command, broken, at, how, group)
-            done += 1
-            half = bytes_of(broken, command.results)
-            if not command.resumes and any(half[name] != wanted.get(name) for name in half):
-                findings.append((f"{command.name} at {at} by {how}", "half a result under its name"))
-            if status == 0:
-                break
-        status, _ = called(command, broken)
+        half = _broken(command, broken, unbroken, kills, told, rng, wanted)
+        ended = called(command, broken)
         there = half == wanted  # stopped after its work: a folder that is whole is not replaced, and that is refused
-        if (status and not there) or bytes_of(broken, command.results) != wanted:
-            findings.append((f"{command.name} after {done} kills", f"status {status}, or other bytes than unbroken"))
+        if (ended.status and not there) or bytes_of(broken, command.results) != wanted:
+            said = f"status {ended.status}, or other bytes than unbroken"
+            told.findings.append((f"{command.name} of seed {seed} after {told.kills} kills", said))
         if left := orphans(before):
-            findings.append((command.name, f"orphans {left}"))
+            told.findings.append((f"{command.name} of seed {seed}", f"orphans {left}"))
     shutil.rmtree(work, ignore_errors=True)
-    return done, findings
+    return told
+
+
+def _broken(
+    command: Command,
+    folder: Path,
+    unbroken: Ended,
+    kills: int,
+    told: Siege,
+    rng: random.Random,
+    wanted: dict[str, bytes],
+) -> dict[str, bytes]:
+    """Kill the command in a folder, once or, if it resumes, until it is done; what stands there then."""
+    half: dict[str, bytes] = {}
+    while told.kills < kills:
+        reach = max(2, unbroken.touches // 6) if command.resumes else unbroken.touches
+        stop = Stop(1 + rng.randrange(reach), rng.choice(SIGNALS), rng.random() < 0.3)
+        if stop.how == signal.SIGPROF:
+            stop = Stop(how=stop.how, seconds=max(0.001, rng.random() * unbroken.seconds))
+        ended = called(command, folder, stop)
+        half = bytes_of(folder, command.results)
+        if ended.stopped:
+            told.kills += 1
+            told.places[ended.stopped] += 1
+        if not command.resumes and any(half[name] != wanted.get(name) for name in half):
+            told.findings.append((f"{command.name} {stop}", "half a result under its name"))
+        if ended.status == 0 or not command.resumes:
+            break
+    return half

@@ -40,7 +40,7 @@ def damaged(good: Path, folder: Path, rng: random.Random) -> Path:
     """A damaged copy of a file or folder below `folder`."""
     target = folder / good.name
     if not good.is_dir():
-        target.write_bytes(_spoilt(good, rng))
+        target.write_bytes(_spoilt(good, folder, rng))
         beside = good.with_suffix(".json")
         if good.suffix == ".npy" and beside.exists():
             told = beside.read_bytes() if rng.random() < 0.6 else _structure(beside.read_bytes(), rng)
@@ -53,16 +53,17 @@ def damaged(good: Path, folder: Path, rng: random.Random) -> Path:
         if rng.random() < 0.06:
             path.unlink(missing_ok=True)
         elif path.exists():
-            path.write_bytes(_spoilt(path, rng))
+            path.write_bytes(_spoilt(path, path.parent, rng))
     return target
 
 
-def _spoilt(path: Path, rng: random.Random) -> bytes:
+def _spoilt(path: Path, folder: Path, rng: random.Random) -> bytes:
+    """The damaged bytes of a file; `folder` may be written into."""
     data = path.read_bytes()
     if path.suffix in TEXTS and rng.random() < 0.8:
         return _structure(data, rng)
     if data[:8] == b"\x89HDF\r\n\x1a\n" and rng.random() < 0.3:
-        return _rewritten(data, path.parent, rng)
+        return _rewritten(data, folder, rng)
     for _ in range(rng.choice((1, 1, 1, 2, 5, 30))):
         data = _bytes(data, rng)
     return data

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from commands import QUICK, study
-from kills import Command, bytes_of, called, orphans
+from kills import Command, Stop, bytes_of, called, orphans
 
 Finding = tuple[str, str]
 NAMES = ("with space", "ünïcode-σ", "new\nline", "x" * 200, "-dash", "quote'\"", "$(touch owned)", "\x1b[31m")
@@ -42,6 +42,8 @@ def child(words: tuple[str, ...], folder: Path, prepare: Callable[[], Any] = lam
                 code = main(list(words))
             except SystemExit as stop:
                 code = int(stop.code or 0)
+            if sys.stderr is not None:
+                sys.stderr.flush()
             os._exit(code)
         _, status = os.waitpid(pid, 0)
         said.seek(0)
@@ -136,11 +138,11 @@ def moved_run(good: Path, work: Path) -> tuple[int, list[Finding]]:
     whole = _fresh(good, work / "whole")
     called(command, whole)
     here = _fresh(good, work / "here")
-    called(command, here, 25, signal.SIGKILL)
+    called(command, here, Stop(25, signal.SIGKILL))
     shutil.copytree(here, work / "copy")
     here.rename(work / "there")
     for place in ("copy", "there"):
-        status, _ = called(command, work / place)
+        status = called(command, work / place).status
         if status or bytes_of(work / place, command.results) != bytes_of(whole, command.results):
             findings.append((f"a run in {place}", f"status {status}, or other bytes"))
     return 2, findings

@@ -51,6 +51,6 @@ def test_bad_lines():
 
 @pytest.mark.parametrize("command", QUICK[1::3], ids=lambda command: command.name)
 def test_kills(command, tmp_path):
-    done, findings = siege(command, inputs(tmp_path / "good"), tmp_path / "work", 4, seed=3)
-    assert findings == []
-    assert done == 4
+    told = siege(command, inputs(tmp_path / "good"), tmp_path / "work", 4, seed=3)
+    assert told.findings == []
+    assert told.kills == 4

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from biasbound._io import replacing
-from biasbound.data.extras import extra
+from biasbound._io import backed, replacing
+from biasbound.data.extras import extra, reading
 from biasbound.data.formats.files import Format
 from biasbound.data.formats.netcdf import open_dataset
 from biasbound.data.labelled import opened_dataset
@@ -27,6 +27,9 @@ def matches(path: Path) -> bool:
 
 
 def _opened(path: Path) -> Any:
+    with reading(path, "contents"):
+        for name, array in extra("zarr", path).open_group(path, mode="r").arrays():  # xarray reads coordinates at once
+            backed(f"{path}, {name}", array.shape, array.dtype.itemsize, path)
     found = open_dataset(path, "zarr", consolidated=False)
     return found[sorted(found.data_vars)]  # a folder lists them in any order
 

@@ -1,0 +1,114 @@
+"""What was found by hand after the eight findings: each failed before."""
+
+import json
+import os
+import signal
+import socket
+
+import numpy as np
+import pytest
+from commands import inputs
+from lines import nonsense
+from odd import child
+from records import ROW
+from sealed import seal
+
+from biasbound._io import check_yaml
+from biasbound.cli import main
+from biasbound.core.schedule import LEVELS, Schedule, linear
+from biasbound.data.formats import load, save
+from biasbound.data.trajectories import Trajectories
+from biasbound.metrics.rows import read_rows
+from biasbound.study.parsing import presets, read_config
+
+
+def test_a_damaged_config_ends_no_program(tmp_path):
+    """`read_config` used to call `sys.exit`, which took the caller's process with it."""
+    path = tmp_path / "c.yaml"
+    path.write_text("- 1\n")
+    with pytest.raises(ValueError, match=r"c\.yaml"):
+        read_config(path)
+
+
+@pytest.mark.parametrize("text", ["train: {updates: 5, updates: 6}", "title: a\ntrain: {}\ntitle: b"])
+def test_a_key_that_stands_twice(text, tmp_path, capsys):
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    assert main(["run", str(tmp_path / "r"), "--config", str(path), "--dry-run"]) == 2
+    assert "stands twice" in capsys.readouterr().err
+
+
+def test_equal_keys_of_different_mappings_and_equal_values_are_fine():
+    check_yaml("a: &a {x: 1, y: a}\nb: {x: 1, <<: *a}\nc: [x, x, {x: x}]\n? [x]\n: x")
+
+
+@pytest.mark.parametrize("sigma", [["0.1", "0.2"], [False, 0.5], [i / (2 * LEVELS) for i in range(1, LEVELS + 2)]])
+def test_levels_of_a_file_are_numbers_and_not_too_many(sigma, tmp_path):
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps({"format": "biasbound.schedule", "version": 1, "sigma": sigma, "meta": {}}))
+    with pytest.raises(ValueError, match=r"s\.json: its noise levels must be numbers"):
+        Schedule.load(path)
+
+
+@pytest.mark.parametrize("steps", [5, [1], [{"to": [1]}], {"a": 1}, [{"to": linear(3).sigma[0], "bias": "x"}]])
+def test_notes_of_another_writer(steps, tmp_path):
+    """Schedules that come from azula note a number of steps, and `schedule show` ended with an internal error."""
+    Schedule(linear(3).sigma, {"steps": steps}).save(tmp_path / "s.json")
+    assert main(["schedule", "show", str(tmp_path / "s.json")]) == 0
+
+
+@pytest.mark.parametrize("name", ["seed", "step", "nfe", "updates", "ledger"])
+def test_rows_count_from_zero(name, tmp_path):
+    path = tmp_path / "results.jsonl"
+    path.write_text(json.dumps(ROW | {"method": "direct", name: -5}) + "\n")
+    with pytest.raises(ValueError, match=rf"results.jsonl, line 1 .*{name}"):
+        read_rows(path)
+
+
+def test_a_batch_larger_than_the_data(tmp_path, capsys):
+    """It was refused by the training, and the dry run sorted a billion numbers first."""
+    words = ["--preset", "ks-smoke", "--dry-run", "--jobs", "1", "--train.batch", "1000000000"]
+    assert main(["run", str(tmp_path / "r"), *words]) == 2
+    assert "train.batch is 1000000000" in capsys.readouterr().err
+
+
+def test_a_prediction_does_not_replace_what_it_reads(tmp_path):
+    good = inputs(tmp_path / "good")
+    before = (good / "waves.h5").read_bytes()
+    code, said = child(("predict", "e", "--data", "waves.h5", "--steps", "2", "--force", "--out", "./waves.h5"), good)
+    assert code == 2
+    assert "--out waves.h5 is the file that is read" in said
+    assert (good / "waves.h5").read_bytes() == before
+
+
+def test_a_coordinate_larger_than_its_store(tmp_path):
+    fields = np.random.default_rng(0).normal(size=(2, 4, 1, 8)).astype(np.float32)
+    save(Trajectories.from_array(fields, dt=0.1), tmp_path / "z.zarr")
+    path = tmp_path / "z.zarr" / "time" / "zarr.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"shape": [1 << 28]}))
+    with pytest.raises(ValueError, match=r"time: found an array of shape \(268435456,\)"):
+        load(tmp_path / "z.zarr")
+
+
+def test_the_list_of_nonsense_has_a_hundred_lines():
+    assert len({tuple(line) for line, _ in nonsense()}) >= 100
+
+
+def test_the_seal_kills_whoever_asks_for_a_socket():
+    """The filter under which the long attack runs: sockets to other machines are deadly, those of this one are not."""
+    ends = []
+    for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
+        if (pid := os.fork()) == 0:
+            try:
+                sealed = seal()
+                socket.socket(family).close()
+                os._exit(0 if sealed else 7)
+            finally:
+                os._exit(99)
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    assert ends in ([0, -signal.SIGSYS, -signal.SIGSYS], [7, 7, 7])
+
+
+def test_every_preset_has_each_key_once():
+    for path in presets().values():
+        check_yaml(path.read_text())
