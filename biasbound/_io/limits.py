@@ -125,7 +125,8 @@ class _Keys:
         if here is not None:
             if isinstance(event, yaml.ScalarEvent) and not self.value[-1]:
                 if event.value in here:
-                    raise yaml.YAMLError(f"{event.value} stands twice, line {event.start_mark.line + 1}; keep one")
+                    place = f", line {event.start_mark.line + 1}" if event.start_mark else ""
+                    raise yaml.YAMLError(f"{event.value} stands twice{place}; keep one")
                 here.add(event.value)
             self.value[-1] = not self.value[-1]
         if isinstance(event, yaml.CollectionStartEvent):
