@@ -122,7 +122,7 @@ class Schedule:
         if not isinstance(sigma, list) or not isinstance(meta, dict):
             raise ValueError(f'schedule {path} needs a list "sigma" and an object "meta"')
         if any(isinstance(s, bool) or not isinstance(s, int | float) for s in sigma) or len(sigma) > LEVELS:
-            raise ValueError(f"schedule {path}: its noise levels must be numbers, and at most {LEVELS:,}")
+            raise ValueError(f"schedule {path}: its noise levels must be a list of numbers, at most {LEVELS:,}")
         try:
             return cls(sigma, meta)
         except ValueError as error:

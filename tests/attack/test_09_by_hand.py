@@ -46,7 +46,7 @@ def test_equal_keys_of_different_mappings_and_equal_values_are_fine():
 def test_levels_of_a_file_are_numbers_and_not_too_many(sigma, tmp_path):
     path = tmp_path / "s.json"
     path.write_text(json.dumps({"format": "biasbound.schedule", "version": 1, "sigma": sigma, "meta": {}}))
-    with pytest.raises(ValueError, match=r"s\.json: its noise levels must be numbers"):
+    with pytest.raises(ValueError, match=r"s\.json: its noise levels must be a list of numbers"):
         Schedule.load(path)
 
 
