@@ -140,7 +140,7 @@ class _Watch:
 
     def _allowed(self, path: str) -> bool:
         full = os.path.realpath(path)
-        return full == os.devnull or full.startswith(self.inside)
+        return full == os.devnull or full.startswith(self.inside) or "__pycache__" in full  # of late imports
 
 
 def _fought(name: str, act: Callable[[Path], Any], watch: _Watch) -> dict[str, Any]:
