@@ -161,13 +161,13 @@ def _caveats(best: Scored, ranked: Sequence[Scored], rows: Sequence[Row]) -> lis
         seeds: best.seeds > 1,
         "There is one seed, and a difference below a factor of 1.2 may change with it.": best.seeds == 1 and near,
         f"{best.broken} of its trajectories became non-finite.": best.broken > 0,
-        _members(ranked, rows): alone(rows),
     }
+    single = [_members(ranked, rows)] if alone(rows) else []  # along a rollout, a CRPS belongs to its step
     gaps = [
         f"Ledgers differ by a factor of up to {ratio:.3g}, so training was not equal."
         for ratio in unequal(rows).values()
     ]
-    return [*(sentence for sentence, holds in told.items() if holds), *gaps]
+    return [*(sentence for sentence, holds in told.items() if holds), *single, *gaps]
 
 
 def _members(ranked: Sequence[Scored], rows: Sequence[Row]) -> str:

@@ -100,6 +100,12 @@ def test_an_ensemble_is_judged_by_its_score_where_frames_stand_alone():
     assert "As an ensemble" not in told(ROWS)[0]
 
 
+def test_ensembles_of_rollouts_have_a_score_at_every_step_and_are_judged_by_their_errors():
+    scores = [replace(r, metric="crps") for r in ROWS if r.metric == "mse"]
+    assert len({r.step for r in scores}) > 1
+    assert told([*ROWS, *scores]) == told(ROWS)
+
+
 def test_reasons_come_from_the_chain_and_the_front(study):
     (found,) = answers(study)
     assert found.label == "adaptive-scaled"
