@@ -1,6 +1,8 @@
 """From YAML files and command lines to a config, and back; what does not fit is refused with the nearest name that exists."""
 
+import argparse
 import difflib
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -49,8 +51,24 @@ def to_yaml(config: Config) -> str:
     return text
 
 
+class _Help(jsonargparse.DefaultHelpFormatter):
+    """Help for people: no address of a function, no character that moves the cursor."""
+
+    def _get_type_str(self, action: argparse.Action) -> str | None:
+        if not inspect.isfunction(action.type):
+            return super()._get_type_str(action)
+        said = inspect.getdoc(action.type) or action.type.__name__
+        return f"{said[0].lower()}{said[1:]}".rstrip(".")
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        return super()._format_action_invocation(action).replace(" \b", "")
+
+
 class ConfigParser(jsonargparse.ArgumentParser):
     """Says in one sentence what is wrong, with the nearest name that exists."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, formatter_class=_Help, **options)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         self.exit(2, f"{self.prog}: {self._sentence(message)}; `{self.prog} --help` shows what there is\n")

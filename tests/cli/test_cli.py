@@ -38,6 +38,28 @@ def test_without_arguments_it_shows_what_people_come_for(capsys):
     assert max(map(len, shown.splitlines())) <= 104
 
 
+COMMANDS = """
+fit, data, data ks, data info, data convert, run, search, train, finetune, rollout, evaluate, report, status, compare, diagnose,
+predict, export, score, schedule, schedule show, schedule make, schedule plot, schedule export, schedule front
+"""
+
+
+def test_help_is_for_people(capsys):
+    """No address of an object, no control character, not even one that was made visible; no command is left out."""
+    named = [words.split() for words in COMMANDS.split(",")]
+    texts = {}
+    for words in [[], *named]:
+        with pytest.raises(SystemExit, match="0"):
+            main([*words, "--help"])
+        texts[" ".join(words)] = capsys.readouterr().out
+    for words, text in texts.items():
+        assert not re.search(r"0x|\\x|[^\S\n ]", text), words
+        assert all(letter.isprintable() or letter == "\n" for letter in text), words
+    assert {*re.findall(r"^    (\w+)", texts[""], re.MULTILINE)} == {words[0] for words in named}
+    assert "a whole number from 1" in " ".join(texts["run"].split())
+    assert "--print_config[=flags]" in texts["run"]
+
+
 @pytest.mark.parametrize(
     ("argv", "complaint"),
     [
