@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import inspect
 from importlib import import_module
 from pathlib import Path
 
@@ -40,15 +41,6 @@ def test_the_example_runs(module, place, text, tmp_path, monkeypatch):
 
 
 def test_what_a_script_needs_first_has_an_example():
-    wanted = {
-        "Schedule",
-        "sample",
-        "own_bias",
-        "bias_curve",
-        "optimal_schedules",
-        "rollout",
-        "load",
-        "from_array",
-        "score",
-    }
-    assert wanted <= {place for _, place, _ in EXAMPLES}
+    without = [name for name in biasbound.HOMES if ">>> " not in (inspect.getdoc(getattr(biasbound, name)) or "")]
+    assert not without
+    assert {"sample", "own_bias", "bias_curve", "rollout"} <= {place for _, place, _ in EXAMPLES}

@@ -75,7 +75,16 @@ def diagnose(
     start: StartRule = "sigma",
     batch_size: int = 128,
 ) -> Diagnosis:
-    """Measure a denoiser on pairs in its own units; `schedule` and `transition` are those that its chain uses now."""
+    """Measure a denoiser on pairs in its own units; `schedule` and `transition` are those that its chain uses now.
+
+    >>> import torch
+    >>> from biasbound.core.oracle import AffineOracle
+    >>> deaf = AffineOracle(0.1, 0.0)  # an error of 0.1, whatever the error of its input
+    >>> x, y = deaf.pairs((8, 1, 16), torch.Generator().manual_seed(0))
+    >>> found = diagnose(deaf, x, y, SearchOptions(levels=4))
+    >>> len(found.levels), len(found.stable), len(found.ladder)
+    (4, 4, 2)
+    """
     how = measure_of(options, transition, batch_size=batch_size)
     levels = {s: stability(denoiser, x, y, s, how) for s in grid(options).sigma}
 

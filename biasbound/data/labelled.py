@@ -94,6 +94,11 @@ def from_xarray(
     others are space axes, unless `dims` says how many of them (the last ones) are, and the one before counts channels.
     Longitude is periodic where it closes the circle, latitude is open. `options` or keywords are those of
     `ReadOptions`.
+
+    >>> import xarray
+    >>> times = {"time": 0.1 * np.arange(10)}
+    >>> from_xarray(xarray.DataArray(np.zeros((3, 10, 16)), times, ("member", "time", "x"), "u"))
+    Trajectories(dataset: 3 × 10 × 1 × 16, dt 0.1, u)
     """
     told = ReadOptions.of((options.given() if options else {}) | more, name)
     whole = dataset.to_dataset(name=dataset.name or "u") if hasattr(dataset, "to_dataset") else dataset

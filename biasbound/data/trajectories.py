@@ -48,7 +48,13 @@ class View:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectories:
-    """S trajectories of K frames with C channels on a grid *N, in memory or on disk."""
+    """S trajectories of K frames with C channels on a grid *N, in memory or on disk.
+
+    >>> data = Trajectories.from_array(np.zeros((3, 100, 1, 16)), dt=0.1, channels=["u"])
+    >>> train, valid, test = data.split_time(0.7, 0.15, 0.15, gap=5)
+    >>> train  # 0.7 of what the two gaps leave
+    Trajectories(array: 3 × 63 × 1 × 16, dt 0.1, u)
+    """
 
     layout: Layout
     reader: Reader

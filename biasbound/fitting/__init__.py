@@ -35,6 +35,17 @@ def fit(
     Without `valid` the data are divided here, by trajectory, or in time where there is one. Scores are those on `test`,
     or on `valid` where there is none. `net` is the name of a network, or one of your own: a module, its class or a
     function that makes it. With `out` everything is kept in that folder, and the same call goes on where it stopped.
+
+        fitted = fit(data, minutes=5)
+        fitted.emulator.rollout(data.first(), steps=25)
+
+    Two trainings and a page take seconds at least. What a fit does first is quick, the division of its data:
+
+    >>> import torch
+    >>> from biasbound.data import divided
+    >>> data = Trajectories.from_array(torch.zeros(10, 20, 1, 16), dt=0.1, channels=["u"])
+    >>> {name: len(part) for name, part in divided(data).items()}
+    {'train': 8, 'valid': 1, 'test': 1}
     """
     request = Request(minutes, updates, prefer, enrol(NETS, net), history, seed)
     say = (lambda text: None) if quiet else (lambda text: print(text, flush=True))

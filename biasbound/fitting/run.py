@@ -56,7 +56,17 @@ SEARCH: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit ends with."""
+    """What a fit ends with.
+
+    Made by hand here, because a fit takes seconds at least:
+
+    >>> from biasbound.models.model import Frame, make
+    >>> from biasbound.models.normalise import Normalisation
+    >>> still = Emulator(make("persistence", None, Frame(1), {}), Normalisation((0.0,), (1.0,)), ("u",), 0.1)
+    >>> fitted = Fitted(still, "persistence", "there was no other", (), {}, Choice(False, {}, 1e-3, 32, 100))
+    >>> fitted.schedule is None, fitted.page is None  # no chain of levels, and no folder
+    (True, True)
+    """
 
     emulator: Emulator
     chosen: str  # its label

@@ -41,7 +41,12 @@ class Broken(UserWarning):
 
 @dataclass(frozen=True)
 class Rollout:
-    """States x̂¹ … x̂^K of each member, and the step at which a trajectory became non-finite (0: never)."""
+    """States x̂¹ … x̂^K of each member, and the step at which a trajectory became non-finite (0: never).
+
+    >>> made = Rollout(torch.zeros(3, 2, 5, 1, 16), torch.zeros(3, 2, dtype=torch.int64))
+    >>> made.mean().shape  # over the members
+    torch.Size([2, 5, 1, 16])
+    """
 
     states: Float[Tensor, "M B K C *N"]
     broken: Int[Tensor, "M B"]
@@ -56,7 +61,13 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Emulator:
-    """A trained model with all that is needed to use it: x^{k+1} = step(x^k)."""
+    """A trained model with all that is needed to use it: x^{k+1} = step(x^k).
+
+    >>> from biasbound.models.model import Frame, make
+    >>> still = Emulator(make("persistence", None, Frame(1), {}), Normalisation((0.0,), (1.0,)), ("u",), 0.1)
+    >>> still.nfe, still.step(x := torch.ones(2, 1, 16)).equal(x)  # network calls per step, and a step
+    (0, True)
+    """
 
     model: Model
     normalisation: Normalisation

@@ -135,6 +135,11 @@ def load(path: Paths, options: ReadOptions | None = None, *, format: str | None 
     A list of paths, a pattern such as `runs/*.mat`, or a folder of files is one set, each file with its trajectories.
     `options` or keywords say what a file does not say: `variable`, `channels`, `domain`, `boundary`, `dt`, `mask`,
     `dims` (`ReadOptions`). A format may have more: `momentum=True` leaves ACDM's momentum as it is.
+
+    >>> import numpy as np
+    >>> np.save("waves.npy", np.zeros((3, 10, 1, 16)))
+    >>> load("waves.npy", dt=0.1, channels=["u"])  # biasbound.open
+    Trajectories(waves.npy: 3 × 10 × 1 × 16, dt 0.1, u)
     """
     name, files = _files(path)
     if len(files) > 1:

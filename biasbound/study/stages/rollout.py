@@ -175,6 +175,13 @@ def predict(
     Memory does not grow with `steps` (by default to the end of the data). Channels, units, axes and coordinates are
     those of the data. The values are those of `Emulator.rollout` with a generator of this seed. The file is whole, or it
     is not there. `constrain` names one of `biasbound.core.constraints.CONSTRAINTS`, which every state then obeys.
+
+    >>> from biasbound.models.model import Frame, make
+    >>> from biasbound.models.normalise import Normalisation
+    >>> still = Emulator(make("persistence", None, Frame(1), {}), Normalisation((0.0,), (1.0,)), ("u",), 0.1)
+    >>> data = Trajectories.from_array(np.zeros((3, 10, 1, 16)), dt=0.1, channels=["u"])
+    >>> predict(still, data, "rollout.npy", members=2).shape
+    (2, 3, 9, 1, 16)
     """
     wanted = RolloutConfig(steps=steps, members=members, seed=seed)
     return write_rollout(emulator, data, Path(path), wanted, constrain=constrain, overwrite=overwrite)
