@@ -14,7 +14,20 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from results_rows import FLOWS, RECORD, Quartiles, apebench, best, errors, labels, panel, table_rows, tuned, values
+from results_rows import (
+    FLOWS,
+    RECORD,
+    Quartiles,
+    apebench,
+    best,
+    budgets,
+    errors,
+    labels,
+    panel,
+    table_rows,
+    tuned,
+    values,
+)
 
 from biasbound.core.denoise import PREDICTIONS
 from biasbound.registry import known
@@ -26,6 +39,18 @@ FEW = 4  # calls of the peers that we are compared with
 APEBENCH = 0.131
 FRONT = 1.05
 LEAST = 2  # of four scores on which ours must be ahead
+GROWN, DIRECT, COSINE = "adaptive-scaled-residual", "direct-residual", "cosine-v-residual"
+# (flow, ledger, score, ours, other, most): ratios seed by seed, with the same ledger, network and target.
+PAIRS = (
+    ("ks", 160_000, "one step", GROWN, DIRECT, 1.2),
+    ("ks", 160_000, "ten steps", GROWN, DIRECT, 0.95),
+    ("ks", 480_000, "one step", GROWN, DIRECT, 1.0),
+    ("ks", 480_000, "ten steps", GROWN, DIRECT, 0.8),
+    ("ks", 160_000, "one step", GROWN, COSINE, 0.25),
+    ("kolmogorov", 48_000, "one step", GROWN, COSINE, 0.65),
+    ("kolmogorov", 48_000, "ten steps", f"{GROWN}-proxy", COSINE, 0.8),
+    ("kolmogorov", 48_000, "ten steps", f"{GROWN}-proxy", GROWN, 0.5),
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +88,19 @@ def searched(record: Path) -> Iterator[Bar]:
 
 def _prediction(label: str) -> str:
     return next((p for p in known(PREDICTIONS) if p in label.split("-")), "eps")
+
+
+def grown(record: Path) -> Iterator[Bar]:
+    """The ladder that grows over the direct model and over a fixed schedule: the mean of the ratios of all seeds."""
+    for flow, ledger, score, ours, other, most in PAIRS:
+        rows = budgets(flow, record).get(ledger, ())
+        own, theirs = (values(rows, label, *errors(flow)[score]) for label in (ours, other))
+        ratios = [own[seed] / theirs[seed] for seed in own if seed in theirs]
+        if ratios:
+            mean = statistics.mean(ratios)
+            figure = f"{mean:.2f}" + (f" ({', '.join(f'{r:.2f}' for r in ratios)})" if len(ratios) > 1 else "")
+            what = f"{score}, {ledger:,} samples"
+            yield Bar(what, flow, figure, f"≤ {most}", mean <= most, f"{ours} over {other}")
 
 
 def peers(record: Path) -> Iterator[Bar]:
@@ -152,7 +190,7 @@ def proxy(record: Path) -> Iterator[Bar]:
                 )
 
 
-BARS: tuple[Callable[[Path], Iterator[Bar]], ...] = (searched, peers, raw, ape, front, proxy)
+BARS: tuple[Callable[[Path], Iterator[Bar]], ...] = (searched, grown, peers, raw, ape, front, proxy)
 
 
 def every(record: Path = RECORD) -> list[Bar]:
@@ -178,7 +216,21 @@ def misses(record: Path = RECORD) -> str:
         if not b.reached
     )
     head = ("what", "flow", "figure", "bar", "what was tried")
-    return Table("Missed", head, (lines,), (), False, 5).markdown().strip() if lines else "Nothing was missed."
+    made = Table("Missed", head, (lines,), (), False, 5).markdown().strip() if lines else "No bar with rows is missed."
+    absent = [
+        *(f for f in FLOWS if not table_rows(f, record)),
+        *(name for name, rows in OTHERS.items() if not rows(record)),
+    ]
+    return made + (f"\n\nWithout rows so far: {', '.join(absent)}." if absent else "")
+
+
+OTHERS: dict[str, Callable[[Path], object]] = {
+    "peers of 2026": lambda record: [
+        m for m in labels(table_rows("ks", record), "peer") if not m.startswith("refiner")
+    ],
+    "the schedule panel": lambda record: panel("ks", record),
+    "APEBench": apebench,
+}
 
 
 def tables(record: Path = RECORD) -> dict[str, Callable[[], str]]:
