@@ -219,7 +219,7 @@ def test_no_jobs_are_refused_before_anything_is_written(tmp_path, capsys):
     run = tmp_path / "run"
     refused(["run", run, "--preset", "ks-smoke", "--jobs", "0"], capsys, "--jobs must be at least 1")
     assert not run.exists()
-    record = Path(__file__).parents[2] / "results" / "mini" / "ks"
+    record = Path(__file__).parents[2] / "results" / "record" / "ks"
     refused(["evaluate", record, "--jobs", "0"], capsys, "--jobs must be at least 1")
 
 
