@@ -87,6 +87,11 @@ def _called(argv: list[str]) -> int:
     if not argv:
         print(WELCOME)
         return 0
+    for word in argv:
+        if word.startswith("--") and word.endswith("=--"):  # argparse drops the value, and the option stays as it was
+            raise ValueError(
+                f"{word.removesuffix('=--')} was given '--', which is no value: give one, or leave it out"
+            )
     from biasbound.cli.wish import STUDY_COMMANDS
 
     if argv and argv[0] in STUDY_COMMANDS:

@@ -149,7 +149,7 @@ class Hdf5(_Stored):
             part = slice(k, k + b - a)
             try:
                 found = dataset[part] if self.shared else dataset[s, part]
-            except (OSError, RuntimeError) as error:
+            except (OSError, RuntimeError, IndexError) as error:
                 raise ValueError(
                     f"{self.path}: found damaged frames in {self.name} ({error}); copy it again"
                 ) from None

@@ -27,12 +27,7 @@ def held(path: Path) -> Iterator[None]:
     sign = path.with_name(f"{path.name}.by")
     with lock(path) as locked:
         _clear(sign, bool(locked))
-        try:
-            descriptor = os.open(sign, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)  # one of two wins, also over NFS
-        except FileExistsError:
-            raise ValueError(f"another process has just begun to write here ({sign}); choose another place") from None
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump({"host": HOST, "process": os.getpid(), "launch": _launch()}, stream)
+        _put(sign)
         ended = threading.Event()
         threading.Thread(target=_beat, args=(sign, ended), daemon=True).start()
         try:
@@ -40,6 +35,29 @@ def held(path: Path) -> Iterator[None]:
         finally:
             ended.set()
             sign.unlink(missing_ok=True)
+
+
+def _put(sign: Path) -> None:
+    """The sign of this process, whole or not at all; of two that put theirs one wins, also over NFS."""
+    own = _own(sign)
+    own.write_text(json.dumps({"host": HOST, "process": os.getpid(), "launch": _launch()}), encoding="utf-8")
+    try:
+        try:
+            os.link(own, sign)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            with open(sign, "x", encoding="utf-8") as stream:
+                stream.write(own.read_text(encoding="utf-8"))
+    except FileExistsError:
+        raise ValueError(f"another process has just begun to write here ({sign}); choose another place") from None
+    finally:
+        own.unlink(missing_ok=True)
+
+
+def _own(sign: Path) -> Path:
+    """A name beside the sign that no other process uses."""
+    return sign.with_name(f"{sign.name}.{HOST}.{os.getpid()}")
 
 
 def _beat(sign: Path, ended: threading.Event) -> None:
@@ -53,6 +71,9 @@ def _clear(sign: Path, locked: bool) -> None:
 
     Who has this machine's lock knows that the last holder here has ended.
     """
+    for left in sign.parent.glob(f"{sign.name}.{HOST}.*"):  # of processes that were killed between two lines
+        if left.suffix[1:].isdecimal() and not _alive(int(left.suffix[1:])):
+            left.unlink(missing_ok=True)
     try:
         said = sign.read_text(encoding="utf-8")
         still = _now(sign) - sign.stat().st_mtime
@@ -61,7 +82,7 @@ def _clear(sign: Path, locked: bool) -> None:
     try:
         told = json.loads(said)
         host, process, launch = str(told["host"]), int(told["process"]), told["launch"]
-    except (ValueError, KeyError, TypeError):  # killed while it wrote
+    except (ValueError, KeyError, TypeError):  # killed while it wrote, where there are no hard links
         host, process, launch = "another machine", 0, None
     restarted = launch is not None and launch == _launch()
     if still < DEAD and not restarted and (host != HOST or (not locked and _alive(process))):
@@ -69,7 +90,7 @@ def _clear(sign: Path, locked: bool) -> None:
             f"process {process} of {host} is writing here ({sign} was touched {max(still, 0):.0f} s ago); wait until it "
             f"ends, or {DEAD:.0f} s if that machine went down"
         )
-    gone = sign.with_name(f"{sign.name}.{HOST}.{os.getpid()}")
+    gone = _own(sign)
     with suppress(FileNotFoundError):
         os.replace(sign, gone)  # of two that take over only one finds it
         gone.unlink()
@@ -94,7 +115,7 @@ def _alive(process: int) -> bool:
 
 def _now(sign: Path) -> float:
     """The file server's time."""
-    probe = sign.with_name(f"{sign.name}.{HOST}.{os.getpid()}")
+    probe = _own(sign)
     probe.touch()
     now = probe.stat().st_mtime
     probe.unlink()

@@ -21,6 +21,19 @@ def test_nonsense_is_refused_by_name(line, tmp_path, monkeypatch):
         _refused(*line, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fit", "nowhere.h5", "--history=--"],
+        ["diagnose", "nowhere.h5", "--data", "nowhere.h5", "--levels=--"],
+        ["run", "run", "--preset", "ks-smoke", "--jobs=--"],
+    ],
+)
+def test_two_dashes_are_no_value(words, capsys):
+    """argparse drops them: the option stayed at its default, or a list took the place of a number."""
+    refused(words, capsys, words[-1].removesuffix("=--"), "no value")
+
+
 def test_the_list_is_long_and_the_parsers_tell_their_options():
     assert len(SOME) >= 100
     found = {option.name for option in options()}

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from data_files import acdm_folder, good_file, run
 
+from biasbound.data.columns import hdf5_column
+
 
 @pytest.fixture
 def path(tmp_path) -> Path:
@@ -182,3 +184,14 @@ def test_broken_acdm_folders_get_one_sentence(name, content, sentence, tmp_path,
     err = capsys.readouterr().err
     assert sentence in err
     assert err.count("\n") == 1
+
+
+def test_frames_that_a_dataset_does_not_have_are_damage(tmp_path):
+    """Metadata may promise trajectories that the dataset itself lacks; h5py then raises an IndexError."""
+    path = tmp_path / "short.h5"
+    for trajectories in (2, 1):
+        with h5py.File(path, "w") as file:
+            file.create_dataset("u", data=np.zeros((trajectories, 3, 4), np.float32), chunks=(1, 1, 4))
+            column = hdf5_column(path, file["u"], (4,)) if trajectories == 2 else column
+    with pytest.raises(ValueError, match=r"short\.h5: found damaged frames in /u"):
+        column.read(np.array([4]))

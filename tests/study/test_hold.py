@@ -81,3 +81,33 @@ def test_a_file_system_without_locks_is_no_error(tmp_path, monkeypatch):
     with lock(tmp_path / "w"), held(tmp_path / "v"), again, held(tmp_path / "v"):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_a_start_that_is_killed_leaves_no_half_a_sign(tmp_path, monkeypatch):
+    """Half a sign names nobody, and would keep everyone out for a minute."""
+
+    def killed(*told):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", killed)
+        patch.setattr(type(tmp_path), "unlink", lambda path, missing_ok=False: None)  # nothing is tidied up either
+        with pytest.raises(KeyboardInterrupt), held(tmp_path / "w"):
+            pass
+    assert not (tmp_path / "w.by").exists()
+    (tmp_path / f"w.by.{hold.HOST}.4194305").write_text("")  # of a process that is gone
+    for path in tmp_path.glob("w.by.*"):
+        path.rename(path.with_suffix(".4194305"))
+    with held(tmp_path / "w"):
+        assert json.loads((tmp_path / "w.by").read_text())["process"] == os.getpid()
+    assert not list(tmp_path.glob("w.by*"))
+
+
+def test_a_file_system_without_hard_links_has_signs_too(tmp_path, monkeypatch):
+    def refused(*told):
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    with held(tmp_path / "w"):
+        assert json.loads((tmp_path / "w.by").read_text())["process"] == os.getpid()
+    assert not list(tmp_path.glob("w.by*"))
