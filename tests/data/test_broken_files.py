@@ -189,9 +189,10 @@ def test_broken_acdm_folders_get_one_sentence(name, content, sentence, tmp_path,
 def test_frames_that_a_dataset_does_not_have_are_damage(tmp_path):
     """Metadata may promise trajectories that the dataset itself lacks; h5py then raises an IndexError."""
     path = tmp_path / "short.h5"
+    columns = []
     for trajectories in (2, 1):
         with h5py.File(path, "w") as file:
             file.create_dataset("u", data=np.zeros((trajectories, 3, 4), np.float32), chunks=(1, 1, 4))
-            column = hdf5_column(path, file["u"], (4,)) if trajectories == 2 else column
+            columns.append(hdf5_column(path, file["u"], (4,)))
     with pytest.raises(ValueError, match=r"short\.h5: found damaged frames in /u"):
-        column.read(np.array([4]))
+        columns[0].read(np.array([4]))
