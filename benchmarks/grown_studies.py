@@ -1,10 +1,10 @@
-"""Grown ladders with one option changed at a time: python benchmarks/grown_studies.py STUDY PRESET OUT [--like RUN] [--seeds 0 1] [OPTION …]
+"""Grown ladders with one option changed at a time: python benchmarks/grown_studies.py STUDY PRESET OUT [--like RUN] [--seeds 0 1] [--variants NAME] [OPTION …]
 
 - proxy: Proxy Unrolled Training under the ledger. One training per share of the budget, fine-tuned in several ways: n, u,
   detach, share and rate, beside the same method without fine-tuning, which has all of the budget for its training;
 - statistic: what τ bounds, mean, pooled or q95;
 - rule: how the final ladder is chosen, greedy, best or paired;
-- top: what the search takes from the top level: its least share of the samples, and the band's.
+- tax: what the search takes from the top level: its time, and the samples of the band and of the levels that are tried.
 
 Every variant is a run of its own in OUT, with the data of `--like`, or of the first variant. Further options, such as
 `--data.held_out`, go to every run. What is done is skipped. Prints
@@ -37,19 +37,21 @@ STUDIES: dict[str, tuple[str, dict[str, Options]]] = {
             "n = 1": {"finetune.proxy_steps": "1"},
             "u = 1": {"finetune.unroll": "1"},
             "u = 4": {"finetune.unroll": "4"},
-            "share 0.4": {"finetune.share": "0.4"},
             "rate 1e-3": {"finetune.lr": "1e-3"},
             "u = 2": {"finetune.unroll": "2"},
+            "u = 4, rate 1e-3": {"finetune.unroll": "4", "finetune.lr": "1e-3"},
+            "share 0.4": {"finetune.share": "0.4"},
+            "share 0.4, u = 4": {"finetune.share": "0.4", "finetune.unroll": "4"},
         },
     ),
     "statistic": (BASE, {name: {"search.statistic": name} for name in ("mean", "pooled", "q95")}),
     "rule": (BASE, {name: {"search.rule": name} for name in ("greedy", "best", "paired")}),
-    "top": (
+    "tax": (
         BASE,
         {
             "as in the preset": {},
-            "top 0.5": {"search.top": "0.5"},
-            "top 0.5, band 0.05": {"search.top": "0.5", "search.band": "0.05"},
+            "warm 0.4, band 0.15, tried 0.8": {"search.warm": "0.4", "search.band": "0.15", "search.tried": "0.8"},
+            "warm 0.3, share 0.4": {"search.warm": "0.3", "search.share": "0.4"},
         },
     ),
 }
@@ -96,8 +98,11 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--like", type=Path, help="a run of the same preset whose data (and trainings) are used")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--variants", nargs="+", help="names of some of the variants; by default all")
     given, further = parser.parse_known_args()
     method, variants = STUDIES[given.study]
+    if given.variants:
+        variants = {name: variants[name] for name in given.variants}
     methods = sorted({BASE, method})
     common = ["--preset", given.preset, "--jobs", "1", "--seeds", ",".join(map(str, given.seeds))]
     common += ["--methods", ",".join(methods), "--rollout.steps", "20", "--rollout.members", "1", *further]

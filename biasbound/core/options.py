@@ -45,10 +45,12 @@ class SearchOptions:
     """separate: σ_0 is the lowest solved level, or that of least error; auto: as suits the prediction"""
     seed: int = 0
     """seed of the noise in the measurements"""
-    warm: float = 0.4
+    warm: float = 0.5
     """grow: share of the budget that trains the top level, whose error gives the scale c"""
-    band: float = 0.15
+    band: float = 0.05
     """grow: share of the samples of that time for levels below the top, so that none is new to the network later"""
+    tried: float = 0.4
+    """grow: share of the samples of the rounds for the levels that are tried below the ladder"""
     share: float = 0.6
     """grow: share of the budget after which the ladder is fixed"""
     lowest: float = 0.8
@@ -80,6 +82,8 @@ class SearchOptions:
                 f"a growth needs 0 ≤ warm ≤ share ≤ 1 and shares of the samples in (0, 1), got {self.warm}, {self.share}, "
                 f"lowest {self.lowest} and top {self.top}"
             )
+        if not 0 < self.tried < 1:
+            raise ValueError(f"tried is a share of the samples, between 0 and 1, got {self.tried}")
         for name in ("rounds", "draws", "patience", "ahead", "calls"):
             value = getattr(self, name)
             if value is not None and value < 1:

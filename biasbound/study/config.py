@@ -142,7 +142,7 @@ class SearchConfig(SearchOptions):
             self, "search", "tau", "tau_explore", "pairs", "draws", "rounds", "patience", "ahead", "calls", least=1
         )
         bounded(self, "search", "levels", least=2, most=10_000)
-        bounded(self, "search", "sigma_min", "sigma_max", "lowest", above=0, below=1)
+        bounded(self, "search", "sigma_min", "sigma_max", "lowest", "tried", above=0, below=1)
         bounded(self, "search", "warm", "share", "band", "top", least=0, most=1)
         bounded(self, "search", "seed", least=0, most=SEED)
         super().__post_init__()

@@ -103,7 +103,7 @@ class Grower:
         ahead = () if state.fixed else self._ahead()
         band = () if state.grid or not self.options.band else self._band()
         levels = (*state.ladder, *ahead, *band)
-        shares = self._shares(state.ladder, ahead, state.fixed)
+        shares = self._shares(state.ladder, ahead)
         if band:
             shares = (1 - self.options.band, *[self.options.band / len(band)] * len(band))
         for model in (trainer.model, trainer.averaged):
@@ -129,17 +129,16 @@ class Grower:
         scale = self.trainer.model.target.scale or (1.0,)
         return math.sqrt(sum(one**2 for one in scale) / len(scale))
 
-    def _shares(self, ladder: Sequence[float], ahead: Sequence[float], fixed: bool) -> tuple[float, ...]:
-        """Of the samples, from the top down: alike, or `lowest` for σ_0 once the ladder is fixed.
+    def _shares(self, ladder: Sequence[float], ahead: Sequence[float]) -> tuple[float, ...]:
+        """Of the samples, from the top down: `tried` for the levels ahead; with none ahead, `lowest` for σ_0.
 
         What the top needs to have its least share `top` is taken from all others in proportion.
         """
-        options, count = self.options, len(ladder) + len(ahead)
-        if count == 1:
+        options = self.options
+        if len(ladder) + len(ahead) == 1:
             return (1.0,)
-        shares = [1 / count] * count
-        if fixed:
-            shares = [(1 - options.lowest) / (count - 1)] * (count - 1) + [options.lowest]
+        upper, lower, part = (ladder, ahead, options.tried) if ahead else (ladder[:-1], ladder[-1:], options.lowest)
+        shares = [(1 - part) / len(upper)] * len(upper) + [part / len(lower)] * len(lower)
         if shares[0] < options.top:
             rest = 1 - shares[0]
             shares = [options.top, *(share * (1 - options.top) / rest for share in shares[1:])]

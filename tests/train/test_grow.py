@@ -112,8 +112,8 @@ def test_patience_and_the_end_of_the_grid_fix_the_ladder_early():
 
 
 def test_the_shares_are_as_asked_at_every_moment():
-    """Before the ladder is fixed all levels alike, then most for σ_0; the top never has less than its least share."""
-    options = SearchOptions(**SEARCH | {"lowest": 0.7, "top": 0.2, "ahead": 2})
+    """Levels that are tried have `tried` together, then σ_0 has most; the top never has less than its least share."""
+    options = SearchOptions(**SEARCH | {"lowest": 0.7, "top": 0.2, "ahead": 2, "tried": 0.3})
     seen = []
 
     class Watched(Known):
@@ -131,6 +131,8 @@ def test_the_shares_are_as_asked_at_every_moment():
         assert len(told) == len(schedule)
         assert sum(told) == pytest.approx(1)
         assert told[-1] >= 0.2 - 1e-12
+    _, first = seen[8]  # the first round: two levels below the top
+    assert first == pytest.approx((0.15, 0.15, 0.7))
     lowest, *between, top = seen[-1][1]
     assert top == pytest.approx(0.2)
     assert between == pytest.approx([lowest * 0.3 / 0.7 / (len(between) + 1)] * len(between))
