@@ -134,10 +134,13 @@ def forked(act: Callable[[int, int], Answer], number: int, count: int) -> Answer
     begun, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     if (pid := os.fork()) == 0:
         os.close(reading)
+        chunk = os.getpid()
         try:
             answer: Answer = act(number, count)
         except BaseException as error:  # noqa: BLE001 - of the harness itself
             answer = {"cases": 0, "findings": [("the harness", repr(error))]}
+        if os.getpid() != chunk:  # a child of a case that came back here: the chunk alone answers
+            os._exit(99)
         with os.fdopen(writing, "w", encoding="utf-8") as stream:
             json.dump(answer, stream)
         os._exit(0)
