@@ -148,7 +148,8 @@ def _joined(config: Config, chosen: Sequence[Any], out: Path) -> tuple[Config, t
     """The config with all methods and seeds that the run has had, so that none drops out; and the labels chosen."""
     from biasbound.study.graph import methods_of
 
-    saved = read_config(out / "config.yaml") if (out / "run.json").exists() else config
+    there = all((out / name).exists() for name in ("run.json", "config.yaml"))  # a killed start may lack the second
+    saved = read_config(out / "config.yaml") if there else config
     every = methods_of((*saved.methods, *config.methods, *chosen))
     seeds = tuple(dict.fromkeys((*saved.seeds, *config.seeds)))
     joined = replace(config, methods=tuple(made.spelling for made in every.values()), seeds=seeds)

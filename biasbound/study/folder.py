@@ -147,6 +147,12 @@ class RunDir:
         return held(self.path / ".writing")
 
 
+BEGUN = {
+    ".run.json.writing",
+    ".run.json.lock",
+}  # all that a start leaves which is killed before the folder has its mark
+
+
 def open_run(path: Path, config: Config | None = None) -> RunDir:
     """The run in this folder: a new one when `config` is given, else as it was saved.
 
@@ -164,7 +170,7 @@ def open_run(path: Path, config: Config | None = None) -> RunDir:
         return RunDir(path, read_config(path / "config.yaml") if config is None else config)
     if config is None:
         raise ValueError(f"{path} is not a run folder (it has no run.json); `biasbound run` makes one")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and (not path.is_dir() or {p.name for p in path.iterdir()} - BEGUN):
         raise ValueError(f"{path} exists and is not a run folder; name another one")
     make_folder(path)
     run = RunDir(path, config)
@@ -173,10 +179,10 @@ def open_run(path: Path, config: Config | None = None) -> RunDir:
 
 
 def save_config(run: RunDir) -> None:
-    """Write config.yaml and run.json."""
-    write_text(run.path / "config.yaml", to_yaml(run.config))
+    """Write run.json, which marks the folder as ours from then on, and config.yaml."""
     told = {"dataset": run.config.data.dataset, "title": run.config.title}
     write_json(run.path / "run.json", {"format": FORMAT, "version": __version__, **told})
+    write_text(run.path / "config.yaml", to_yaml(run.config))
 
 
 def provenance() -> dict[str, Any]:

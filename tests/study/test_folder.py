@@ -9,6 +9,7 @@ import pytest
 
 import biasbound
 from biasbound._io import lock
+from biasbound.study import folder
 from biasbound.study.config import Config
 from biasbound.study.folder import RunDir, Unit, open_run, provenance, save_config
 from biasbound.study.graph import study_units
@@ -109,6 +110,23 @@ def test_a_second_writer_is_refused(tmp_path):
         pass
     with lock(run.path / ".writing"):
         pass
+
+
+def test_a_start_that_is_killed_at_any_write_goes_on(tmp_path, monkeypatch):
+    """The mark comes first: a folder with a config alone might be anyone's."""
+
+    def killed(*told):
+        raise KeyboardInterrupt
+
+    for number, name in enumerate(("write_json", "write_text")):
+        path = tmp_path / str(number)
+        with monkeypatch.context() as patch:
+            patch.setattr(folder, name, killed)
+            with pytest.raises(KeyboardInterrupt):
+                open_run(path, SMOKE)
+        (path / ".run.json.writing").write_text("{")  # half of it, and its lock
+        (path / ".run.json.lock").touch()
+        assert open_run(path, SMOKE).config == SMOKE
 
 
 def test_a_folder_that_is_no_run_is_left_alone(tmp_path):
