@@ -78,10 +78,13 @@ def workplace(record: Path) -> Path:
     """Where the data and scores of a record are made: emptied if an earlier call made it, else it must be new."""
     name = checked_name(record.resolve().name, "the record")
     work = Path("runs") / f"rescored-{name}"
-    if work.is_symlink() or (work.exists() and not (work / MARK).is_file()):
+    there = {p.name for p in work.iterdir()} if work.is_dir() else set()
+    begun = there <= {f".{MARK}.writing", f".{MARK}.lock"}  # all that a call leaves which is killed before the mark
+    if work.is_symlink() or (work.exists() and not (work.is_dir() and (begun or (work / MARK).is_file()))):
         raise ValueError(f"{work} is in the way, and no earlier call made it; move it elsewhere")
-    remove(work)  # its data may be of another record
     make_folder(work)
+    for name in there - {MARK}:  # data may be of another record; the mark stays, for a call that is killed meanwhile
+        remove(work / name)
     write_json(work / MARK, {"record": str(record)})
     return work
 

@@ -2,9 +2,11 @@
 
 import json
 
+import pytest
 from calling import refused
 from records import everything, record
 
+from biasbound.study import rescore
 from biasbound.study.rescore import MARK, workplace
 
 
@@ -46,3 +48,30 @@ def test_what_an_earlier_call_made_is_made_anew(tmp_path, monkeypatch):
     assert again == work
     assert [p.name for p in again.iterdir()] == [MARK]
     assert json.loads((again / MARK).read_text()) == {"record": str(tmp_path / "kept")}
+
+
+@pytest.mark.parametrize("left", [(), (f".{MARK}.writing", f".{MARK}.lock")])
+def test_a_call_that_was_killed_before_its_mark_goes_on(left, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    work = tmp_path / "runs/rescored-kept"
+    work.mkdir(parents=True)
+    for name in left:
+        (work / name).touch()
+    assert [p.name for p in workplace(tmp_path / "kept").iterdir()] == [MARK]
+
+
+def test_the_mark_stays_while_the_rest_is_removed(tmp_path, monkeypatch):
+    """A call that is killed in the middle must know the folder again."""
+    monkeypatch.chdir(tmp_path)
+    work = workplace(tmp_path / "kept")
+    (work / "01-data").mkdir()
+
+    def killed(path):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rescore, "remove", killed)
+        with pytest.raises(KeyboardInterrupt):
+            workplace(tmp_path / "kept")
+    assert (work / MARK).is_file()
+    assert [p.name for p in workplace(tmp_path / "kept").iterdir()] == [MARK]
