@@ -19,7 +19,9 @@ from biasbound.core.schedule import LEVELS, Schedule, linear
 from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics.rows import read_rows
+from biasbound.study.config import DataConfig
 from biasbound.study.parsing import presets, read_config
+from biasbound.study.stages.data import Place, entry_of
 
 
 def test_a_damaged_config_ends_no_program(tmp_path):
@@ -112,3 +114,10 @@ def test_the_seal_kills_whoever_asks_for_a_socket():
 def test_every_preset_has_each_key_once():
     for path in presets().values():
         check_yaml(path.read_text())
+
+
+def test_what_a_kill_left_beside_thinned_data_is_removed(tmp_path):
+    for name in ("train.h5", "raw-train.h5"):
+        (tmp_path / name).touch()
+    entry_of(DataConfig(), "train", Place(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["train.h5"]

@@ -75,6 +75,7 @@ def _generated(config: DataConfig, split: Split, place: Place) -> None:
     """One split's file; what was generated at a higher resolution is thinned and not kept."""
     final, raw = place.folder / f"{split}.h5", place.folder / f"raw-{split}.h5"
     if final.exists():
+        remove(raw)  # of a call that was killed between the last two lines
         return
     thin = config.stride_time > 1 or config.stride_space > 1
     made = source_of(config, split)
