@@ -24,15 +24,17 @@ def rng():
 
 @pytest.fixture
 def own_names(monkeypatch):
-    """Networks that a test adds or imports by name are gone after it."""
+    """What a test adds to a registry or imports by name is gone after it: worker processes are told all additions."""
     from biasbound import registry
-    from biasbound.nets import NETS
 
     monkeypatch.setattr(registry, "_ALLOWED", set())
-    before = dict(NETS)
+    before = {kind: dict(entries) for kind, entries in registry.kinds().items()}
     yield
-    NETS.clear()
-    NETS.update(before)
+    for kind, entries in registry.kinds().items():
+        added = entries.keys() - before.get(kind, registry._HOMES[kind].built_in)
+        for name in added:
+            del entries[name]
+        entries.update(before.get(kind, {}))
 
 
 @pytest.fixture(scope="session")
