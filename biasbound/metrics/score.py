@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from biasbound.metrics import METRICS
 from biasbound.metrics.arrays import Array, Mask, at_points
@@ -15,14 +15,14 @@ from biasbound.registry import find, known
 __all__ = ["score", "score_steps"]
 
 
-def score(scene: Scene, about: About) -> list[Row]:
-    """The results of all METRICS on a scene, in their order, as rows.
+def score(scene: Scene, about: About, names: Sequence[str] | None = None) -> list[Row]:
+    """The results of METRICS on a scene, of all or of those named, in their order, as rows.
 
     `low` and `high` are 95 % bootstrap intervals over trajectories, where a metric has one. A
     number that is not finite is None, and `broken` counts the trajectories that are behind it.
     """
     rows: dict[tuple[str, int | None], Row] = {}
-    for name in known(METRICS):
+    for name in known(METRICS) if names is None else names:
         for result in _results(name, scene):
             key = result.name, result.step
             if key in rows:

@@ -265,13 +265,15 @@ class EvaluateConfig:
     """noise draws per bias"""
     gradients: int = 0
     """pairs for the gradient-similarity study; 0 leaves it out"""
+    members: int = field(default=0, metadata={"later": True})
+    """members of the ensembles that are scored at `steps`, rolled out to the last of these only; 0: those of the rollout"""
     split: bool = field(default=False, metadata={"later": True})
     """split the error of rollouts into inherited drift and own error, by one step of the flow's solver (ks, kolmogorov) per
     scored frame"""
 
     def __post_init__(self) -> None:
         bounded(self, "evaluate", "pairs", "draws", least=1)
-        bounded(self, "evaluate", "curve", "gradients", least=0)
+        bounded(self, "evaluate", "curve", "gradients", "members", least=0)
         if min(self.steps, default=0) < 1:
             raise ValueError(f"evaluate.steps counts frames from 1, got {self.steps}")
 

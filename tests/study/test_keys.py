@@ -117,7 +117,7 @@ def test_fields_that_older_runs_did_not_have_leave_no_trace_at_their_defaults():
     assert not {"network", "sampler", "calls"} & told["train"]["method"].keys()
     assert "others" not in told["train"]["network"]
     assert "sampled" not in told["rollout"]
-    assert "split" not in told["evaluate"]["evaluate"]
+    assert not {"split", "members"} & told["evaluate"]["evaluate"].keys()
     asked = replace(SMOKE, methods=("linear-fno",), network=replace(SMOKE.network, others={"fno": {"width": 16}}))
     (train,) = (u.settings for u in study_units(asked) if u.stage == "train")
     assert train["method"]["network"] == train["network"]["name"] == "fno"

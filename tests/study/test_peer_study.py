@@ -32,6 +32,7 @@ def test_all_peers_go_from_data_to_report_in_one_study(tmp_path, monkeypatch):
     told = [f"--methods={','.join(LABELS)}", "--train.updates", str(UPDATES), "--train.evaluations", "1"]
     told += ["--finetune.updates", "2", "--evaluate.gradients", "0", "--evaluate.pairs", "4", "--network.others"]
     told += ["{dilated: {width: 8, blocks: 1}, fno: {width: 8}}", "--evaluate.split", "true"]
+    told += ["--rollout.members", "1", "--evaluate.members", "3"]
     assert main(["run", str(tmp_path / "run"), *SMOKE, *told]) == 0
     rows = read_rows(tmp_path / "run/results.jsonl")
     whole: list[str] = []
@@ -46,7 +47,11 @@ def test_all_peers_go_from_data_to_report_in_one_study(tmp_path, monkeypatch):
         if None not in parts.values():  # the solver may not go on from a state of so short a training
             whole.append(label)
             assert sum(parts.values()) == pytest.approx(select(rows, method=label, metric="mse_norm", step=5)[0].value)
-        assert np.load(tmp_path / f"run/05-rollout/{label}/seed-0/prediction.npy").ndim == 5
+        assert len(np.load(tmp_path / f"run/05-rollout/{label}/seed-0/prediction.npy")) == 1
+        assert [r.step for r in select(rows, method=label, metric="crps")] == [
+            1,
+            5,
+        ]  # of members that the rollout has not
     assert len(whole) > len(LABELS) / 2
     trained = {path.parent.name for path in (tmp_path / "run/03-train").glob("*/seed-0")}
     assert trained == {"edm", "flow", "recfm", "meanflow-residual", "flowrefiner", "member", "direct-dilated"} | {

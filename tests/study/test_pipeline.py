@@ -9,14 +9,17 @@ import torch
 import biasbound
 from biasbound.cli import main
 from biasbound.core.schedule import Schedule
+from biasbound.metrics import Scene
 from biasbound.metrics.rows import About, read_rows, select
-from biasbound.metrics.score import score_steps
+from biasbound.metrics.score import score, score_steps
 from biasbound.models.method import method
+from biasbound.study.config import EvaluateConfig, RolloutConfig
 from biasbound.study.graph import study_units
 from biasbound.study.parsing import read_config
 from biasbound.study.plan import layout_of, plan
-from biasbound.study.stages.evaluate import single_steps
+from biasbound.study.stages.evaluate import ensemble_rows, single_steps
 from biasbound.study.stages.material import open_split
+from biasbound.study.stages.rollout import roll
 
 
 def test_every_method_has_every_number(smoke):
@@ -58,6 +61,22 @@ def test_single_steps_from_the_first_frames_are_the_rollouts_first_step(smoke):
     assert row.value == pytest.approx(first.value, rel=1e-5)
     (whole,) = select(rows, method="direct", metric="one_step_mse")
     assert whole.value != first.value
+
+
+def test_short_ensembles_are_the_first_frames_of_long_ones(smoke):
+    emulator, about = biasbound.load(smoke / "03-train/linear/seed-0/emulator"), About("ks", "linear", seed=3)
+    test = open_split(smoke / "01-data", "test").select(slice(2))
+    asked = EvaluateConfig(steps=(1, 5, 10**6), members=3)
+    whole, _ = roll(emulator, test, RolloutConfig(members=3), about.seed)
+    scene = Scene.on(test.layout, whole, test.read(0, 2, slice(1, None)), steps=(1, 5))
+    found = ensemble_rows(emulator, test, scene, asked, about)
+    expected = score(scene, about, ("ensemble",))
+    assert {(r.metric, r.step) for r in found} == {
+        (m, s) for m in ("crps", "ensemble_mse", "spread_skill") for s in (1, 5)
+    }
+    for row, other in zip(found, expected, strict=True):
+        assert (row.metric, row.step) == (other.metric, other.step)
+        assert row.value == pytest.approx(other.value, rel=1e-6)
 
 
 def test_single_steps_go_all_over_the_test_data(smoke):

@@ -19,7 +19,7 @@ from biasbound.models.diffusion import Diffusion, chain_of
 from biasbound.models.emulator import Emulator
 from biasbound.models.gradients import gradient_similarity
 from biasbound.models.model import Frame, make
-from biasbound.study.config import EvaluateConfig
+from biasbound.study.config import EvaluateConfig, RolloutConfig
 from biasbound.study.jobs import EvaluateJob, UntrainedJob
 from biasbound.study.stages.material import seeded, spread, task_of
 from biasbound.study.stages.place import Place
@@ -50,6 +50,8 @@ def make_evaluate(job: EvaluateJob, place: Place) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewSamples)  # the record says from how many trajectories
         rows = score(scene, about)
+    if section.members and task.advances:
+        rows = _instead(rows, ensemble_rows(emulator, test, scene, section, about))
     if section.split:
         rows += split_rows(emulator, test, prediction[0], scene.steps, about, place.material.device)
     steps_made = single_steps(emulator, test, section.pairs, place.material.device)
@@ -75,6 +77,28 @@ def _rolled_out(job: EvaluateJob, place: Place) -> tuple[Emulator, np.ndarray]:
         alike = replace(job.rollout, members=min(2, job.rollout.members))  # two are enough for a score of ensembles
         return made, roll(made, material.test, alike, place.seed)[0]
     return placed(place, job.sampled), open_array(place.inputs["rollout"] / "prediction.npy")
+
+
+def ensemble_rows(
+    emulator: Emulator, test: Trajectories, scene: Scene, section: EvaluateConfig, about: About
+) -> list[Row]:
+    """Ensemble scores of `evaluate.members` members at `evaluate.steps`; the first members are those of the rollout.
+
+    Many members of whole rollouts would mostly be frames that are far from the truth, where their scores say little.
+    """
+    steps = tuple(s for s in section.steps if s <= scene.frames)
+    if not steps:
+        return []
+    options = RolloutConfig(len(scene.truth), max(steps), section.members)
+    members, _ = roll(emulator, test, options, about.seed)
+    short = replace(scene, prediction=members, truth=scene.truth[:, : max(steps)], steps=steps)
+    return score(short, about, ("ensemble",))
+
+
+def _instead(rows: list[Row], others: list[Row]) -> list[Row]:
+    """The rows, with `others` in place of those of the same metric and step."""
+    told = {(row.metric, row.step) for row in others}
+    return [row for row in rows if (row.metric, row.step) not in told] + others
 
 
 def single_steps(emulator: Emulator, test: Trajectories, count: int, device: str) -> tuple[np.ndarray, np.ndarray]:
