@@ -16,12 +16,18 @@ from biasbound.cli.streams import prepared, report_of, say, silence
 WELCOME = """\
 Diffusion emulators for PDEs, with as few noise levels as they need.
 
-  An emulator of your own trajectories:   biasbound fit waves.h5 --minutes 3
-  A diagnosis of a model that you have:   biasbound diagnose EMULATOR --data waves.h5 --out diagnosis
-  A study of several methods, in minutes: biasbound run --preset ks-demo
+Fit an emulator to your own trajectories:
+  biasbound fit waves.h5 --minutes 3
 
-waves.h5 may be .npy, .mat, NetCDF, Zarr and more: `biasbound data info FILE` says what a file holds.
-`biasbound --help` lists all commands, and `biasbound COMMAND --help` the options of one."""
+Diagnose a diffusion model that you already have:
+  biasbound diagnose EMULATOR --data waves.h5 --out diagnosis
+
+Compare several methods on a small flow, in a few minutes:
+  biasbound run --preset ks-demo
+
+waves.h5 can also be .npy, .mat, NetCDF, Zarr and more: `biasbound data info
+FILE` says what a file holds. `biasbound --help` lists all commands, and
+`biasbound COMMAND --help` the options of one."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,12 +8,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from biasbound.cli.reading import reading
+from biasbound.cli.streams import columns
 from biasbound.fitting.request import Request
 from biasbound.fitting.run import Fitted, fit_files, planned
 from biasbound.registry import allow
+from biasbound.report.tables import demo_table
 from biasbound.study.config import DataConfig
 from biasbound.study.execute import Manner
 from biasbound.study.view import watching
@@ -45,7 +48,10 @@ def fit(given: argparse.Namespace) -> None:
     if given.json:
         print(json.dumps(_told(fitted, out), default=str))
         return
-    print(fitted.report)
+    width = columns()
+    for word in fitted.words:
+        print(fill(f"- {word}", width or 10_000, subsequent_indent="  "))
+    print(f"\n{demo_table(list(fitted.scores)).text(width)}")
     print(f"{out / 'emulator'}: the emulator, {fitted.chosen}")
     print(f"next: open {fitted.page}")
 

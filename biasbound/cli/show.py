@@ -7,6 +7,7 @@ from typing import Any
 
 from biasbound._io import cores, read_lines
 from biasbound.cli.kinds import count
+from biasbound.cli.streams import columns
 from biasbound.registry import allow
 from biasbound.report.tables import table1
 from biasbound.study.config import Config
@@ -101,7 +102,7 @@ def rescored(folder: Path, argv: Sequence[str] = ()) -> int:
     if record.alone:
         print(f"emulators of {_seeds(record.alone)} were not kept; their rows are not compared", flush=True)
     verdict = rescore(record, work, jobs, tell=lambda name: print(f"scored {name}", flush=True))
-    print(table1(verdict.rows).text())
+    print(table1(verdict.rows).text(columns()))
     inside = verdict.compared - len(verdict.outside)
     print(f"{inside} of {verdict.compared} recorded intervals hold the value of now")
     for row in verdict.outside[:10]:

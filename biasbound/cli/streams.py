@@ -1,13 +1,14 @@
 """What a command says, whatever its streams are: closed, a broken pipe, another encoding, a stranger's control characters."""
 
 import os
+import shutil
 import sys
 import tempfile
 import traceback
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["prepared", "report_of", "say", "silence"]
+__all__ = ["columns", "prepared", "report_of", "say", "silence"]
 
 
 class _Shown:
@@ -52,6 +53,11 @@ def prepared() -> None:
             stream.reconfigure(errors="backslashreplace")
         bars = name == "stderr" and stream.isatty()  # whose progress bars are made of control characters
         setattr(sys, name, stream if bars else _Shown(stream, name == "stderr"))
+
+
+def columns() -> int | None:
+    """How many characters a line of the terminal has; None where the output is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def say(sentence: str) -> None:

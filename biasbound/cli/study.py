@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from biasbound.cli.show import dry_run
+from biasbound.cli.streams import columns
 from biasbound.cli.wish import STUDY_COMMANDS, Wish
 from biasbound.metrics.rows import read_rows
-from biasbound.report.tables import demo_table, table1
+from biasbound.report.tables import demo_table
 from biasbound.study.execute import Manner, collect, make_units
 from biasbound.study.folder import RunDir, Unit, open_run, save_config
 from biasbound.study.graph import study_units
@@ -97,7 +98,7 @@ def _make(run: RunDir, wish: Wish, units: Sequence[Unit], manner: Manner, result
         if result.results is not None:
             say(f"{result.results}: written")
             if not wish.json:
-                print(demo_table(read_rows(result.results)).text())
+                print(demo_table(read_rows(result.results)).text(columns()))
     for name, problem in outcome.failed.items():
         print(f"biasbound: {name} failed: {problem}", file=sys.stderr)
 
@@ -131,7 +132,7 @@ def _report(run: RunDir, wish: Wish, result: Result) -> None:
         if path.suffix in (".html", ".md", ".tex") or wish.figures:
             say(f"{path}: written")
     if results is not None and wish.verb == "report" and not wish.figures and not wish.json:
-        print(table1(read_rows(results)).text())
+        print(demo_table(read_rows(results)).text(columns()))
     if not wish.figures:
         run.finish(unit, {"cpu_seconds": round(time.process_time() - started, 3)})
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from biasbound.cli.reading import reading
+from biasbound.cli.streams import columns
 from biasbound.cli.subject import loaded, opened
 from biasbound.core.constraints import constraint
 from biasbound.data.formats import load
@@ -65,7 +66,7 @@ def score(given: argparse.Namespace) -> None:
     train = None if given.train is None else load(given.train, options).stride(**stride)
     scene = open_scene(given.prediction, truth, train=train, initial=given.initial)
     rows = scored(scene, About(truth.layout.name, given.name))
-    print(demo_table(rows).text())
+    print(demo_table(rows).text(columns()))
     for row in rows:
         step = "" if row.step is None else f" at step {row.step}"
         value = "not finite" if row.value is None else f"{row.value:.6g}"

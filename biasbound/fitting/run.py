@@ -88,10 +88,14 @@ class Fitted:
         return None if self.folder is None else self.folder / "07-report" / "index.html"
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """What happened, a sentence each."""
+        return (*self.notes, *self.choice.words, self.why)
+
+    @property
     def report(self) -> str:
         """What happened, in words, and the table of scores on test data."""
-        words = [*self.notes, *self.choice.words, self.why]
-        return "\n".join([*(f"- {word}" for word in words), "", demo_table(list(self.scores)).text()])
+        return "\n".join([*(f"- {word}" for word in self.words), "", demo_table(list(self.scores)).text()])
 
     def __str__(self) -> str:
         return self.report
@@ -187,14 +191,12 @@ def _fit(
 def planned(data: DataConfig, request: Request) -> list[str]:
     """What a fit would do, after a look at all of the data and a second of updates."""
     started, material = time.perf_counter(), _material(data, Manner())
-    probe = Probe(
-        material, task_of(TaskConfig(history=request.history), material.train.layout), request, lambda text: None
-    )
+    task = task_of(TaskConfig(history=request.history), material.train.layout)
+    probe = Probe(material, task, request, lambda text: None)
     updates, pace, parameters = probe.plan(started)
     lines = [describe(material.train), *_notes(material)]
-    lines += [
-        f"{name}: {len(getattr(material, name))} × {getattr(material, name).layout.frames} frames" for name in SPLITS
-    ]
+    parts = {name: getattr(material, name) for name in SPLITS}
+    lines += [f"{name}: {len(part)} × {part.layout.frames} frames" for name, part in parts.items()]
     each = f"{updates:,} updates of {probe.batch} windows in each training, {1000 * pace:.3g} ms each"
     return [*lines, f"{each}; {parameters:,} parameters"]
 

@@ -2,13 +2,13 @@
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import chain
 
-if TYPE_CHECKING:
-    from rich.console import Console
+Rows = list[list[list[str]]]  # rows of cells of lines
+LEAST = 16  # characters of a name that is broken
 
 LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -91,48 +91,79 @@ class Table:
             [*head, *body, r"\bottomrule", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}", ""]
         )
 
-    def text(self) -> str:
-        """Plain text in columns; a star follows the best."""
+    def text(self, width: int | None = None) -> str:
+        """Plain text in columns; a star follows the best. What is wider than `width` takes several lines per row."""
         plain = partial(_escaped, table={})
-        body = [[[c.written(plain, "{}*") for c in line.cells] for line in group] for group in self.groups]
-        head = [plain(c) for c in self.columns]
-        every = [head, *(line for group in body for line in group)]
-        widths = [max(len(line[i]) for line in every) for i in range(len(head))]
+        head: Rows = [[[plain(c)] for c in self.columns]]
+        body: list[Rows] = [
+            [[[c.written(plain, "{}*")] for c in line.cells] for line in group] for group in self.groups
+        ]
+        if width is not None and _across(_widths([*head, *chain(*body)])) > width:
+            return self._without_zeros()._narrow(width)
+        return self._text(head, body, None)
 
-        def row(line: list[str]) -> str:
-            cells = [
-                c.ljust(w) if i < self.left else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
-            ]
-            return "  ".join(cells).rstrip()
-
-        rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-        lines = [plain(self.title), row(head)]
+    def _text(self, head: Rows, body: list[Rows], width: int | None) -> str:
+        """Rows set under their head, the title above and the notes below."""
+        plain = partial(_escaped, table={})
+        widths = _widths([*head, *chain(*body)])
+        rule = "-" * _across(widths)
+        lines = [plain(self.title), *self._set(head[0], widths, low=True)]
         for group in body:
-            lines += [rule, *map(row, group)]
-        return "\n".join([*lines, rule, *map(plain, self.notes)]) + "\n"
+            lines += [rule, *(text for line in group for text in self._set(line, widths))]
+        return "\n".join([*lines, rule, *_folded(map(plain, self.notes), width)]) + "\n"
 
-    def show(self, console: "Console | None" = None) -> None:
-        """To a console: with the best in bold on a terminal, as plain text into a file or pipe."""
-        from rich.console import Console
-        from rich.table import Table as RichTable
-        from rich.text import Text  # labels are text, never markup
+    def _without_zeros(self) -> "Table":
+        """Without columns in which nothing was counted, and the notes on them."""
+        every = list(chain(*self.groups))
+        kept = [
+            i for i, _ in enumerate(self.columns) if i < self.left or any(c.cells[i].value not in "0–" for c in every)
+        ]
+        lost = {*self.columns} - {self.columns[i] for i in kept}
+        groups = tuple(tuple(replace(row, cells=tuple(row.cells[i] for i in kept)) for row in g) for g in self.groups)
+        notes = tuple(note for note in self.notes if note.partition(":")[0] not in lost)
+        return replace(self, columns=tuple(self.columns[i] for i in kept), groups=groups, notes=notes)
 
-        console = console or Console()
-        if not console.is_terminal:
-            console.file.write(self.text())
-            return
-        made = RichTable(title=Text(self.title), caption=Text(" ".join(self.notes)))
-        for i, column in enumerate(self.columns):
-            made.add_column(Text(column), justify="left" if i < self.left else "right")
-        for group in self.groups:
-            made.add_section()
-            for line in group:
-                cells = [
-                    Text.assemble((c.value, "bold" if c.best else ""), f" {c.rest}" if c.rest else "")
-                    for c in line.cells
-                ]
-                made.add_row(*cells)
-        console.print(made)
+    def _narrow(self, width: int) -> str:
+        """As `text`, with what stands behind a value below it, and with long names broken."""
+        head = [[_escaped(column, {}).split() for column in self.columns]]
+        body = [[[_stacked(cell) for cell in line.cells] for line in group] for group in self.groups]
+        name, widths = self.left - 1, _widths([*head, *chain(*body)])
+        room = max(LEAST, width - _across(widths) + widths[name])
+        for line in chain(*body):
+            line[name] = textwrap.wrap(line[name][0], room, subsequent_indent="  ") or [""]
+        return self._text(head, body, width)
+
+    def _set(self, row: list[list[str]], widths: list[int], low: bool = False) -> list[str]:
+        """The lines of one row; with `low` a short cell stands at its foot."""
+        height = max(map(len, row))
+        made = []
+        for n in range(height):
+            at = [n - (height - len(cell) if low else 0) for cell in row]
+            words = [cell[i] if 0 <= i < len(cell) else "" for cell, i in zip(row, at, strict=True)]
+            cells = [
+                w.ljust(n) if i < self.left else w.rjust(n) for i, (w, n) in enumerate(zip(words, widths, strict=True))
+            ]
+            made.append("  ".join(cells).rstrip())
+        return made
+
+
+def _stacked(cell: Cell) -> list[str]:
+    """A value, and below it what stands behind it."""
+    value = _escaped(cell.value, {}) + "*" * cell.best
+    return [value, _escaped(cell.rest, {})] if cell.rest else [value]
+
+
+def _widths(rows: Iterable[list[list[str]]]) -> list[int]:
+    """Of every column."""
+    return [max(len(word) for cell in column for word in cell) for column in zip(*rows, strict=True)]
+
+
+def _across(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _folded(notes: Iterable[str], width: int | None) -> list[str]:
+    return list(notes) if width is None else [line for note in notes for line in textwrap.wrap(note, width)]
 
 
 def _piped(cells: Iterable[str]) -> str:

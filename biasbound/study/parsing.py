@@ -2,7 +2,6 @@
 
 import argparse
 import difflib
-import inspect
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -37,6 +36,7 @@ UNKNOWN = (  # how jsonargparse says that a name is unknown; what it is; what st
 )
 WORDS = {"float": "a number", "int": "a whole number", "NoneType": "null", "str": "a text", "bool": "true or false"}
 YAML = 1 << 20  # bytes of a config
+NOTHING: tuple[Any, ...] = (None, "", (), [], {}, argparse.SUPPRESS)  # defaults that need no words
 PRESETS = Path(__file__).parent / "presets"
 
 
@@ -52,16 +52,19 @@ def to_yaml(config: Config) -> str:
 
 
 class _Help(jsonargparse.DefaultHelpFormatter):
-    """Help for people: no address of a function, no character that moves the cursor."""
+    """Help for people: defaults that say something, once, and no types of Python."""
 
-    def _get_type_str(self, action: argparse.Action) -> str | None:
-        if not inspect.isfunction(action.type):
-            return super()._get_type_str(action)
-        said = inspect.getdoc(action.type) or action.type.__name__
-        return f"{said[0].lower()}{said[1:]}".rstrip(".")
+    def _get_help_string(self, action: argparse.Action) -> str:
+        said = action.help or ""
+        if "default" in said or action.default is False or action.default in NOTHING or not action.option_strings:
+            return said
+        value = action.default
+        shown = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        return f"{said} (default: {shown})".replace("%", "%%")
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        return super()._format_action_invocation(action).replace(" \b", "")
+        text = super()._format_action_invocation(action).replace(" \b", "")
+        return re.sub(r", --\S+\+ \S+$", "", text)  # lists may be added to
 
 
 class ConfigParser(jsonargparse.ArgumentParser):
@@ -120,6 +123,11 @@ def config_parser(
     )
     parser.add_argument("--config", action="config", help="a YAML file with fields of the study, your own")
     parser.add_class_arguments(Config, None)
+    for action in parser._actions:
+        if action.dest in SECTIONS:
+            action.help = "a YAML file with this section"
+        elif action.dest == "print_config":
+            action.help = "print the resolved config as YAML, and stop"
     return parser
 
 
