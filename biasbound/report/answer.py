@@ -195,16 +195,18 @@ def _reasons(best: Scored, row: Row, study: Study) -> tuple[str, ...]:
         if worst.reb > LITTLE and alone(select(study.rows, dataset=row.dataset)):
             stays = "where many answers fit, members that differ as they should have at least 1.41"
         told.append(f"Along its chain the error is at most {worst.reb:.3f} times the one on noised truth: {stays}.")
-    fronts = [s.front for s in _own_first(study.searches, best.label) if s.dataset in ("", row.dataset) and s.front]
-    return (*told, *map(_paid, fronts[:1]))
+    searches = [s for s in _own_first(study.searches, best.label) if s.dataset in ("", row.dataset) and s.front]
+    return (*told, *(_paid(s.front, s.growth is not None) for s in searches[:1] if s.front))
 
 
 def _own_first(searches: Sequence[Search], label: str) -> list[Search]:
     return sorted(searches, key=lambda search: search.label != label)
 
 
-def _paid(front: Front) -> str:
+def _paid(front: Front, grown: bool) -> str:
     """Whether more calls would have paid."""
+    if grown and len(front.front) == 1 == front.chosen:
+        return "The searched ladder ended with a single noise level: none of the lower levels that it tried was worth a call."
     chosen = next((point for point in front.front if point.calls == front.chosen), None)
     least = min(front.front, key=lambda point: point.mean)
     calls = f"{front.chosen} network call{'' if front.chosen == 1 else 's'}"

@@ -99,7 +99,7 @@ class Table:
             [[[c.written(plain, "{}*")] for c in line.cells] for line in group] for group in self.groups
         ]
         if width is not None and _across(_widths([*head, *chain(*body)])) > width:
-            return self._without_zeros()._narrow(width)
+            return self.without_zeros()._narrow(width)
         return self._text(head, body, None)
 
     def _text(self, head: Rows, body: list[Rows], width: int | None) -> str:
@@ -112,7 +112,7 @@ class Table:
             lines += [rule, *(text for line in group for text in self._set(line, widths))]
         return "\n".join([*lines, rule, *_folded(map(plain, self.notes), width)]) + "\n"
 
-    def _without_zeros(self) -> "Table":
+    def without_zeros(self) -> "Table":
         """Without columns in which nothing was counted, and the notes on them."""
         every = list(chain(*self.groups))
         kept = [

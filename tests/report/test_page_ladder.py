@@ -205,9 +205,9 @@ def test_a_ladder_that_did_not_grow_has_no_jump(visitor, study, tmp_path):
     )
     visitor.visit(write_page(replace(study, searches=(one,)), tmp_path / "page.html"))
     assert drawn_ladder(visitor.tab) == [top]
-    visitor.tab.focus("#heatmap svg")
-    visitor.tab.keyboard.press("ArrowLeft")
-    at_calls(visitor.tab, 1)
-    visitor.tab.keyboard.press("Enter")
-    assert "1 level, 1 network call" in visitor.tab.inner_text("#ladder-title")
+    for part in ("#heatmap", "#colourbar", "#tau", "#tau-reset", "#front"):
+        assert not visitor.tab.locator(part).is_visible(), f"{part} has nothing to show"
+    assert "one network call" in visitor.tab.locator("#ladder .single-only").inner_text()
+    assert visitor.tab.inner_text("#ladder-title") == "1 level, 1 network call per frame"
+    assert visitor.tab.locator("#growth").is_visible(), "what was tried is the reason"
     assert visitor.said == []

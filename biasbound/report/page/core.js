@@ -40,6 +40,13 @@ function show(value, digits = 3) {
   return String(Number(value.toPrecision(digits))).replace("-", "−");
 }
 
+/** Numbers like 1.24e-7 in a text, as the charts write them. */
+const pretty = (text) => text.replace(/\b(\d(?:\.(\d+))?)e(-?\d+)\b/g, (_, head, decimals = "", tail) => {
+  const power = Number(tail);
+  if (power > 3 || power < -2) return `${head}·10${superscript(power)}`;
+  return (Number(head) * 10 ** power).toFixed(Math.max(0, decimals.length - power));
+});
+
 /** A number of an axis: as short as it can be. */
 function tick(value, digits = 3) {
   const text = show(value, digits);

@@ -22,9 +22,9 @@ class FrontPanel {
 
   choose(search) {
     this.search = search;
-    toggle(byId("front"), Boolean(search.front));
-    if (!search.front) return;
-    const { points, chosen } = search.front;
+    const { points, chosen } = search.front ?? { points: [] };
+    toggle(byId("front"), points.length > 1); // one point is no curve
+    if (points.length < 2) return;
     this.tell(points.find((p) => sameLevels(p.sigma, chosen?.sigma ?? null)) ?? points[points.length - 1]);
     if (this.redraw) this.redraw(this.spec()); else this.redraw = chart(byId("front-chart"), this.spec());
   }

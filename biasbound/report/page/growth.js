@@ -1,8 +1,5 @@
 // How a ladder grew inside its training: levels that were tried, that joined, and their errors.
 
-/** Where a level is drawn: log(σ/√ᾱ) is log σ for small σ, and keeps levels near 1 apart. */
-const heightOf = (sigma) => sigma / Math.sqrt(1 - sigma * sigma);
-
 class GrowthMap {
   constructor(host) {
     Object.assign(this, { host, search: null, picked: null, errors: null });
@@ -37,33 +34,30 @@ class GrowthMap {
     const { growth } = this.search;
     const width = Math.max(260, this.host.clientWidth || 640);
     const levels = [...new Set([...growth.rungs.map(([s]) => s), ...growth.cells.map((c) => c.sigma)])].sort((a, b) => b - a);
-    const height = Math.min(460, Math.max(200, 90 + 24 * levels.length));
+    const height = Math.min(560, Math.max(170, 90 + 26 * levels.length));
     const x = scale([0, growth.updates], false, MARGIN.left, width - MARGIN.right - 8);
-    const y = scale(levels.map(heightOf), true, height - MARGIN.bottom - 12, MARGIN.top + 22);
-    const ticks = [];
-    for (const v of levels.map(heightOf)) if (!ticks.length || y.at(v) - y.at(ticks[ticks.length - 1]) > 15) ticks.push(v);
+    const [top, row] = [MARGIN.top + 30, (height - MARGIN.bottom - MARGIN.top - 46) / Math.max(1, levels.length - 1)];
+    const y = { at: (sigma) => top + row * levels.indexOf(sigma), ticks: () => levels.filter((_, i) => i % Math.ceil(15 / row) === 0) };
     const rounds = [...new Set(growth.cells.map((c) => c.update))];
     const gaps = rounds.slice(1).map((u, i) => x.at(u) - x.at(rounds[i]));
-    const rows = levels.slice(1).map((s, i) => y.at(heightOf(s)) - y.at(heightOf(levels[i])));
-    const side = Math.max(6, Math.min(16, 0.8 * Math.min(...gaps, 20), 0.85 * Math.min(...rows, 20)));
-    return { width, height, x, y: { ...y, ticks: () => ticks }, side };
+    return { width, height, x, y, wide: Math.max(6, Math.min(26, 0.85 * Math.min(...gaps, 40))), high: Math.max(6, Math.min(18, 0.75 * row)) };
   }
 
   draw() {
     const { growth, name } = this.search;
     const drawn = this.geometry();
-    const { width, height, x, y, side } = drawn;
+    const { width, height, x, y, wide, high } = drawn;
     const bottom = height - MARGIN.bottom;
-    const spec = { x: { label: "updates" }, y: { label: "noise level σ", show: (v) => level(v / Math.hypot(1, v)) } };
+    const spec = { x: { label: "updates" }, y: { label: "noise level σ", show: level } };
     const rungs = growth.rungs.flatMap(([sigma, from, used]) => {
-      const at = y.at(heightOf(sigma));
+      const at = y.at(sigma);
       return [make("path", { class: "rung", d: `M${x.at(from)},${at}H${x.at(growth.updates)}`, "data-sigma": sigma }),
         make("circle", { class: used ? "jump" : "jump forced", cx: x.at(growth.updates), cy: at, r: 5 })];
     });
     const cells = growth.cells.map((c, i) => {
-      const left = x.at(c.update) - side / 2, top = y.at(heightOf(c.sigma)) - side / 2;
-      const half = (bias, shift) => make("rect", { x: left + shift, y: top, width: side / 2, height: side, fill: biasColour(bias.mean ?? Infinity), "data-cell": i });
-      return make("g", {}, half(c.own, 0), half(c.two_step, side / 2), make("rect", { class: c.feasible ? "tried feasible" : "tried", "stroke-width": c.feasible ? Math.min(2.4, side / 5) : 1, x: left, y: top, width: side, height: side, "data-cell": i }));
+      const left = x.at(c.update) - wide / 2, top = y.at(c.sigma) - high / 2;
+      const half = (bias, shift) => make("rect", { x: left + shift, y: top, width: wide / 2, height: high, fill: biasColour(bias.mean ?? Infinity), "data-cell": i });
+      return make("g", {}, half(c.own, 0), half(c.two_step, wide / 2), make("rect", { class: c.feasible ? "tried feasible" : "tried", "stroke-width": c.feasible ? Math.min(2.4, wide / 5) : 1, x: left, y: top, width: wide, height: high, "data-cell": i }));
     });
     const note = (update, text, anchor) => make("text", { x: x.at(update) + (anchor === "start" ? 5 : -5), y: MARGIN.top + 10, "text-anchor": anchor }, text);
     this.canvas.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -72,7 +66,7 @@ class GrowthMap {
       make("rect", { class: "warm", x: x.at(0), y: MARGIN.top, width: x.at(growth.warm) - x.at(0), height: bottom - MARGIN.top }),
       ...axisParts(spec, drawn), make("line", { class: "rule", x1: x.at(growth.fixed), x2: x.at(growth.fixed), y1: MARGIN.top, y2: bottom }),
       note(0, width < 480 ? "warm" : "warm phase", "start"), note(growth.fixed, width < 480 ? "fixed" : "ladder fixed", "start"),
-      ...rungs, ...cells, make("rect", { class: "picked", visibility: "hidden", width: side + 4, height: side + 4 }));
+      ...rungs, ...cells, make("rect", { class: "picked", visibility: "hidden", width: wide + 4, height: high + 4 }));
   }
 
   pick(index) {
@@ -80,12 +74,12 @@ class GrowthMap {
     this.picked = index;
     if (index === null) {
       box?.setAttribute("visibility", "hidden");
-      byId("growth-cell").textContent = "Point at a square, or focus the chart and use the arrow keys, to read what was measured.";
+      byId("growth-cell").textContent = "Point at a box, or focus the chart and use the arrow keys, to read what was measured.";
       return;
     }
-    const { x, y, side } = this.geometry();
+    const { x, y, wide, high } = this.geometry();
     const c = this.search.growth.cells[index];
-    box.setAttribute("x", x.at(c.update) - side / 2 - 2); box.setAttribute("y", y.at(heightOf(c.sigma)) - side / 2 - 2); box.setAttribute("visibility", "visible");
+    box.setAttribute("x", x.at(c.update) - wide / 2 - 2); box.setAttribute("y", y.at(c.sigma) - high / 2 - 2); box.setAttribute("visibility", "visible");
     const outcome = c.joined ? "It joined the ladder." : c.feasible ? "It was feasible, but another level promised more." : "It was not feasible.";
     byId("growth-cell").textContent = [`Update ${whole(c.update)}, σ = ${show(c.sigma, 4)}: error ${show(c.clean)} ± ${show(c.clean_stderr, 2)}. ${outcome}`,
       `own bias ${show(c.own.mean, 4)}${statistics(c.own)}`, `two-step bias ${show(c.two_step.mean, 4)}${statistics(c.two_step)}`].join("\n");
@@ -100,7 +94,7 @@ class GrowthMap {
     const far = rounds
       ? cells.filter((c) => Math.sign(c.update - now.update) === rounds)
       : cells.filter((c) => c.update === now.update && Math.sign(c.sigma - now.sigma) === levels);
-    const cost = (c) => (rounds ? 1e6 * Math.abs(c.update - now.update) : 0) + Math.abs(Math.log(heightOf(c.sigma) / heightOf(now.sigma)));
+    const cost = (c) => (rounds ? 1e6 * Math.abs(c.update - now.update) : 0) + Math.abs(Math.log(c.sigma / now.sigma));
     const best = far.reduce((a, b) => (a === null || cost(b) < cost(a) ? b : a), null);
     if (best) this.pick(cells.indexOf(best));
   }

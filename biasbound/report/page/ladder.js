@@ -31,12 +31,7 @@ class LadderMap {
     canvas.style.maxWidth = `${size}px`;
     const { n, cell, x, y } = this.geometry();
     const levels = this.search.landscape.levels;
-    if (n < 2) { // a ladder that did not grow
-      canvas.setAttribute("viewBox", `0 0 ${size} 60`);
-      canvas.setAttribute("aria-label", `${this.search.name} has one noise level, so there is no jump.`);
-      canvas.replaceChildren(make("text", { x: 10, y: 34 }, `One level, σ = ${level(levels[0])}: there is no jump to show.`), make("g", { id: "overlay" }), make("rect", { class: "picked", visibility: "hidden" }));
-      return;
-    }
+    byId("ladder").classList.toggle("single", n < 2); // a ladder that did not grow has no jumps, and its map is hidden
     canvas.setAttribute("viewBox", `0 0 ${size} ${size}`);
     canvas.setAttribute("aria-label", `Two-step bias of every jump between ${n} noise levels of ${this.search.name}. Arrow keys move from cell to cell.`);
     const cells = [];
@@ -83,7 +78,7 @@ class LadderMap {
     let path = `M${middle(start)}`;
     for (const s of this.result.steps) path += `H${middle(s.from)[0]}V${middle(s.from)[1]}`;
     const border = this.borderPath();
-    if (landscape.levels.length > 1) this.canvas.querySelector("#overlay").replaceChildren(
+    this.canvas.querySelector("#overlay").replaceChildren(
       make("path", { class: "border-halo", d: border }), make("path", { class: "border-tau", d: border }),
       make("path", { class: "step-halo", d: path }), make("path", { class: "step", id: "ladder-path", d: path }),
       ...this.result.steps.map((s) => make("circle", { class: s.forced ? "jump forced" : "jump", cx: middle(s.from)[0], cy: middle(s.to)[1], r: Math.max(4, Math.min(6, cell / 3)), "data-to": s.to, "data-from": s.from })));

@@ -84,7 +84,7 @@ def _table(study: Study) -> dict[str, Any] | None:
     """Table 1, cell by cell."""
     if not study.rows:
         return None
-    table = table1(study.rows)
+    table = table1(study.rows).without_zeros()
     return {
         "columns": table.columns,
         "left": table.left,

@@ -6,8 +6,8 @@ function startHeadline() {
   if (!table) { host.replaceChildren(make("p", { class: "note" }, "This run has no results yet.")); return; }
   const label = Object.fromEntries(Object.entries(STUDY.titles).map(([name, title]) => [title, name]));
   const cell = (c, i) => {
-    const text = make("span", {}, c.value);
-    if (i >= table.left) return make("td", { class: c.best ? "best" : null }, text, c.rest ? make("small", {}, c.rest) : null);
+    const text = make("span", {}, pretty(c.value));
+    if (i >= table.left) return make("td", { class: c.best ? "best" : null }, text, c.rest ? make("small", {}, pretty(c.rest)) : null);
     const name = label[c.value]; // as the charts call it
     return make(i === table.left - 1 ? "th" : "td", { class: "words", scope: i === table.left - 1 ? "row" : null }, text,
       name && name !== c.value ? make("small", {}, name) : null);
@@ -53,10 +53,10 @@ function startProvenance() {
 
 /** What was found, in words; its first sentence begins with the name of the best emulator. */
 function startAnswer() {
-  const why = byId("ladder").hidden ? [] : [" ", make("a", { href: "#ladder" }, "See why it has these levels and no others.")];
+  const why = byId("ladder").hidden ? [] : [" ", make("a", { href: "#ladder" }, "See what the search measured.")];
   const told = STUDY.answers.flatMap((one) => [
     make("p", { class: "verdict" }, make("strong", {}, one.title), one.sentences[0].slice(one.title.length)),
-    make("ul", { class: "lede" }, ...one.sentences.slice(1).map((sentence) => make("li", {}, sentence))),
+    make("ul", { class: "lede" }, ...one.sentences.slice(1).map((sentence) => make("li", {}, pretty(sentence)))),
     one.reasons.length ? make("p", { class: "lede" }, make("strong", {}, "Why: "), one.reasons.join(" "), ...why) : null,
   ]);
   byId("answer").replaceChildren(...(told.length ? told.filter(Boolean) : [make("p", { class: "lede" }, "No emulator of this run has been scored yet.")]));
