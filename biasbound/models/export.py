@@ -1,6 +1,7 @@
 """One emulated step as a program that other software runs: torch.export's .pt2, and ONNX by way of it.
 
-    x            the state (B, C, *N), or the last H frames (B, H, C, *N), in physical units
+    x            the state (B, C, *N), or the last H frames (B, H, C, *N), in physical units; for a reconstruction what
+                 was observed, with NaN elsewhere
     noise        (K, B, C, *N), what the step would draw from N(0, I) in this order; left out where K = 0
     conditions   (B, P, *N), what only informs; left out where P = 0
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -24,11 +26,12 @@ from torch import Tensor, nn
 
 from biasbound._io import replacing
 from biasbound.core.noise import GivenNoise
+from biasbound.models.tasks.reconstruct import Reconstruct
 from biasbound.registry import extra
 
 __all__ = ["EXPORTS", "Step", "export_step"]
 
-TOLERANCE = 1e-4  # of the largest value: what an exported step may differ from ours by round-off
+TOLERANCE = 1e-5  # of the largest value: what an exported step may differ from ours by round-off
 
 
 class Step(nn.Module):
@@ -62,9 +65,17 @@ def export_step(
             raise ValueError(f"this emulator's network cannot be exported: {_line(error)}") from error
         with replacing(path) as temporary:
             answer = EXPORTS[kind](program, inputs, temporary, _about(emulator, inputs))
-            off = float((answer - wanted).nan_to_num().abs().max() / wanted.nan_to_num().abs().max().clamp(min=1e-30))
+            off = _off(answer, wanted)
             if not off < TOLERANCE:
                 raise ValueError(f"{path} was not written: its answers are off by {off:.3g} of the largest value")
+
+
+def _off(answer: Tensor, wanted: Tensor) -> float:
+    """The largest difference, in units of the largest value; NaN is right where NaN is wanted, and nowhere else."""
+    if not torch.equal(answer.isfinite(), wanted.isfinite()):
+        return math.inf
+    difference, size = ((t.nan_to_num(0, 0, 0)).abs().max() for t in (answer - wanted, wanted))
+    return float(difference / size.clamp(min=1e-30))
 
 
 def _torch(program: Any, inputs: dict[str, Tensor], path: Path, about: dict[str, Any]) -> Tensor:
@@ -81,14 +92,14 @@ def _onnx(program: Any, inputs: dict[str, Tensor], path: Path, about: dict[str, 
     names = {"input_names": list(inputs), "output_names": ["y"]}
     try:
         made = write(program, (), kwargs=inputs, dynamo=True, verbose=False, **names)
+        made.model.metadata_props["biasbound"] = json.dumps(about)
+        made.save(str(path), external_data=False)
+        session = runtime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+        (answer,) = session.run(None, {name: value.numpy() for name, value in inputs.items()})
     except Exception as error:
         raise ValueError(
             f"this emulator's network has no form in ONNX ({_line(error)}): export it as torch"
         ) from error
-    made.model.metadata_props["biasbound"] = json.dumps(about)
-    made.save(str(path), external_data=False)
-    session = runtime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
-    (answer,) = session.run(None, {name: value.numpy() for name, value in inputs.items()})
     return torch.from_numpy(answer)
 
 
@@ -103,6 +114,8 @@ def _inputs(emulator: Any, grid: tuple[int, ...]) -> dict[str, Tensor]:
     mean = torch.tensor(emulator.normalisation.mean).reshape(-1, *[1] * len(grid))
     std = torch.tensor(emulator.normalisation.std).reshape(-1, *[1] * len(grid))
     x = mean + std * torch.randn(2, *past, channels, *grid, generator=chance)
+    if isinstance(task, Reconstruct) and not task.fixed:
+        x = x.where(task.seen(x)[1], torch.nan)
     inputs, counted = {"x": x}, GivenNoise(None)
     if emulator.conditions:
         inputs["conditions"] = torch.randn(2, len(emulator.conditions), *grid, generator=chance)

@@ -12,9 +12,12 @@ from toys import advected, diffusion, frame, seeded, stirred
 from biasbound.core.noise import GivenNoise, draw
 from biasbound.core.schedule import Schedule
 from biasbound.models.emulator import Emulator
-from biasbound.models.model import Frame, make
+from biasbound.models.export import TOLERANCE, _off
+from biasbound.models.model import Frame, make, target_of
 from biasbound.models.normalise import Normalisation
 from biasbound.models.task import Forecast
+from biasbound.models.tasks.reconstruct import Reconstruct
+from biasbound.models.tasks.superresolve import Superresolve
 from biasbound.nets import NetSpec
 from biasbound.nets.foreign import adopt
 
@@ -76,6 +79,34 @@ def test_a_program_of_torch_equals_the_step(name, tmp_path):
         given = {**told, "noise": told["noise"][:draws]} if draws else {k: v for k, v in told.items() if k != "noise"}
         wanted = answered(emulator, told)
         assert torch.allclose(program(**given), wanted, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+OBSERVED = {
+    "superresolve": Superresolve(3, "subsample", (12, 9), (True, False)),
+    "fixed sensors": Reconstruct(5, "random", grid=(15,)),
+    "drawn sensors": Reconstruct(20, "drawn", 0.1, grid=(12, 9), periodic=(True, False)),
+}
+
+
+@pytest.mark.parametrize("name", OBSERVED)
+def test_a_program_answers_observations_as_the_step_does(name, tmp_path):
+    """Sensors that are drawn from a frame are no part of a program: there, NaN says what is not known."""
+    task, path = OBSERVED[name], tmp_path / "step.pt2"
+    emulator = small("diffusion", task.grid, Frame(1, task, target_of((0.3,), task, 1)), conditions=1, **CHAIN)
+    emulator.export(path)
+    told = inputs(emulator, 3)
+    if name != "superresolve":  # without gaps where sensors are fixed
+        gaps = torch.rand(3, 1, *task.grid, generator=seeded(4)) < (0.7 if name == "drawn sensors" else 0.0)
+        told["x"] = told["x"].masked_fill(gaps, torch.nan)
+    made = torch.export.load(path).module()(**told)
+    assert made.isfinite().all()
+    assert torch.allclose(made, answered(emulator, told), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("answer", [torch.tensor([1.0, torch.nan]), torch.tensor([1.0, 2.001])])
+def test_an_answer_that_is_lost_or_off_is_seen(answer):
+    assert not _off(answer, torch.tensor([1.0, 2.0])) < TOLERANCE
+    assert _off(torch.tensor([torch.nan, 1.0]), torch.tensor([torch.nan, 1.0])) == 0
 
 
 def test_onnx_equals_the_step(tmp_path):

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 __all__ = ["interpolated"]
@@ -31,14 +31,23 @@ def _linear(values: Values, seen: Seen, periodic: bool) -> Values:
     copies = 3 if periodic else 1  # of a period: every point of the middle one has known neighbours
     at = torch.arange(copies * points, device=values.device)
     known = seen.repeat(1, 1, copies)
-    left = torch.where(known, at, -1).cummax(2).values
-    right = torch.where(known, at, len(at)).flip(2).cummin(2).values.flip(2)
+    left = _highest_yet(torch.where(known, at, -1))
+    right = -_highest_yet(torch.where(known, -at, -len(at)).flip(2)).flip(2)
     left, right = torch.where(left < 0, right, left), torch.where(right == len(at), left, right)
     middle = slice(copies // 2 * points, (copies // 2 + 1) * points)
     left, right, here = left[..., middle], right[..., middle], at[middle]
     share = (here - left) / (right - left).clamp(min=1)
     before, after = (values.gather(2, (side % points).expand_as(values)) for side in (left, right))
     return torch.where(seen, values, torch.lerp(before, after, share.to(values)))
+
+
+def _highest_yet(places: Int[Tensor, "B 1 n"]) -> Int[Tensor, "B 1 n"]:
+    """The largest value up to each point, in steps that double: ONNX has no cummax."""
+    reach = 1
+    while reach < places.shape[2]:
+        places = torch.cat([places[..., :reach], torch.maximum(places[..., reach:], places[..., :-reach])], 2)
+        reach *= 2
+    return places
 
 
 def _weighted(values: Values, seen: Seen, periodic: tuple[bool, ...]) -> Values:

@@ -54,6 +54,11 @@ class Reconstruct(Observed):
         if self.grid and self.sensors > math.prod(self.grid):
             raise ValueError(f"a grid of {math.prod(self.grid)} points has no {self.sensors} sensors: give fewer")
 
+    @property
+    def fixed(self) -> bool:
+        """Whether all frames are seen alike, so that nothing is drawn from their values."""
+        return self.placed in ("regular", "random") and not self.noise
+
     def given(self, frames: Window, planes: Planes) -> Condition:
         fields, seen = self.seen(frames[:, 0])
         made = interpolated(fields, seen, self.periodic or (True,) * (fields.ndim - 2))
@@ -61,8 +66,25 @@ class Reconstruct(Observed):
 
     def seen(self, fields: Float[Tensor, "B C *N"]) -> tuple[Float[Tensor, "B C *N"], Bool[Tensor, "B 1 *N"]]:
         """What is observed, 0 elsewhere, and where."""
-        grid = tuple(fields.shape[2:])
         own = fields.isfinite().all(1, keepdim=True)
+        gappy = ~own.flatten(1).all(1).reshape(-1, *[1] * (fields.ndim - 1))
+        sensors, errors = self._looked(fields)
+        where = own & (gappy | sensors)
+        if not torch.compiler.is_exporting() and not bool(where.flatten(1).any(1).all()):
+            raise ValueError("a field is NaN at every point: there is nothing to reconstruct it from")
+        return torch.where(where, fields + torch.where(gappy, 0.0, errors), 0.0), where
+
+    def _looked(self, fields: Float[Tensor, "B C *N"]) -> tuple[Bool[Tensor, "#B 1 *N"], Float[Tensor, ...]]:
+        """Where the sensors of frames without gaps stand, and the errors there.
+
+        An exported program cannot draw from a frame's values: what is finite is known to it, unless sensors are fixed.
+        """
+        grid = tuple(fields.shape[2:])
+        if self.fixed:
+            fixed = torch.from_numpy(self._places(grid, np.random.default_rng(self.seed)))
+            return fixed[None, None].to(fields.device), fields.new_zeros(())
+        if torch.compiler.is_exporting():
+            return torch.ones_like(fields[:1, :1], dtype=torch.bool), fields.new_zeros(())
         drawn = np.empty((len(fields), 1, *grid), dtype=bool)
         errors = np.zeros(fields.shape if self.noise else 1)
         for i, field in enumerate(fields.detach().cpu().to(torch.float32).numpy()):
@@ -71,12 +93,7 @@ class Reconstruct(Observed):
             drawn[i, 0] = self._places(grid, rng)
             if self.noise:
                 errors[i] = self.noise * rng.standard_normal(field.shape)
-        gappy = ~own.flatten(1).all(1).reshape(-1, *[1] * (fields.ndim - 1))
-        where = torch.where(gappy, own, torch.from_numpy(drawn).to(fields.device))
-        if not bool(where.flatten(1).any(1).all()):
-            raise ValueError("a field is NaN at every point: there is nothing to reconstruct it from")
-        noisy = fields + torch.where(gappy, 0.0, torch.from_numpy(errors).to(fields))
-        return torch.where(where, noisy, 0.0), where
+        return torch.from_numpy(drawn).to(fields.device), torch.from_numpy(errors).to(fields)
 
     def _places(self, grid: tuple[int, ...], rng: np.random.Generator) -> Bool[np.ndarray, " *N"]:
         if self.placed == "regular":

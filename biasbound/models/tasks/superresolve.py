@@ -80,7 +80,7 @@ class Superresolve(Observed):
         return [operators(n, self.factor, self.by, wraps) for n, wraps in zip(fine, around, strict=True)]
 
     def _mark(self, fields: Tensor) -> Tensor:
-        mark = fields.new_ones(len(fields), 1, *fields.shape[2:])
+        mark = torch.ones_like(fields[:, :1])
         for axis in range(2, fields.ndim):
             first = torch.arange(fields.shape[axis], device=fields.device) % self.factor == 0
             mark = mark * first.reshape([-1 if a == axis else 1 for a in range(fields.ndim)])
