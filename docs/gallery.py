@@ -25,8 +25,12 @@ from biasbound.study.stages.material import open_split
 from biasbound.study.stages.place import Place
 
 RESULTS = Path(__file__).parent.parent / "results"
-PAGES = {"ks": "grown/ks-5000", "kolmogorov": "grown/kolmogorov", "transonic": "mini/transonic"}  # name: its record
-ROLLED = {"ks": 80, "kolmogorov": 39}  # frames; the compressible solver takes minutes
+PAGES = {
+    "ks": "record/ks",
+    "kolmogorov": "record/kolmogorov",
+    "reconstruct": "tasks/ks-reconstruct",
+}  # name: its record
+ROLLED = {"ks": 120, "kolmogorov": 39}  # frames; the others have no emulators
 TRAJECTORIES = 2
 
 

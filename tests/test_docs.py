@@ -19,11 +19,14 @@ from biasbound.data.trajectories import Trajectories
 from biasbound.flows import FLOWS
 from biasbound.models import model
 from biasbound.report import figures
+from biasbound.report.study import read_study
 from biasbound.study.config import SECTIONS
+from biasbound.study.parsing import read_config
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 
+import gallery
 import reference
 
 TESTS = "\n".join(p.read_text() for p in (ROOT / "tests").rglob("test_*.py"))
@@ -193,6 +196,11 @@ LONG = ("docs/assimilation.md", "docs/log.md", "docs/results.md", "CONTRIBUTING.
 
 def test_every_page_with_a_program_or_a_command_has_a_test():
     assert {page for page in PROSE if programs(page)} == {*RUN_BY}
+    known = {
+        "docs/interop.md": 5,
+        "docs/own-network.md": 3,
+    }  # whose tests pick theirs: here, by hub and in the long test
+    assert {page: len(programs(page)) for page in known} == known, "a new program needs a test that runs it"
     assert all(f"def {name}(" in TESTS for name in RUN_BY.values())
     assert {page for page in PROSE if any(blocks(page))} == {*PAGES, *LONG}
 
@@ -290,6 +298,16 @@ def test_every_page_is_in_one_table_of_contents():
     assert sorted({*listed} - {*made}) == sorted({*SITE} - {"docs/index.md"})
     assert {Path(entry).name for entry in made} <= MADE
     assert len(listed) == len({*listed})
+
+
+def test_the_gallery_has_its_records():
+    """A build of the site makes these pages at its very end: what is missing must be known before."""
+    assert {*re.findall(r'href="gallery/(\w+)\.html"', (ROOT / "docs/gallery.md").read_text())} == {*gallery.PAGES}
+    for name, record in gallery.PAGES.items():
+        study = read_study(gallery.RESULTS / record)
+        assert study.rows, record
+        assert read_config(gallery.RESULTS / record / "config.yaml").title
+        assert name not in gallery.ROLLED or [*(gallery.RESULTS / record).glob("03-train/*/seed-0/emulator")], record
 
 
 def test_the_reference_names_every_command_and_field_with_its_meaning():

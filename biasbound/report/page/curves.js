@@ -106,6 +106,7 @@ const lineOf = (s) => ({ name: s.label, said: s.name, style: styleOf(s.label), x
 
 function startSeries() {
   const { error, fsd, crps, spread_skill: spread } = STUDY.series;
+  if (error.every((s) => s.step.length < 2)) { byId("time").hidden = byId("ensemble").hidden = true; return; } // frames that stand alone: the table has it all
   seriesSection("time", [
     { host: "error-chart", label: STUDY.error, shown: error.map(lineOf) },
     { host: "fsd-chart", label: "Fréchet spectral distance", shown: fsd.map(lineOf) },
