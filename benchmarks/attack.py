@@ -181,9 +181,9 @@ def plan(given: argparse.Namespace) -> list[Part]:
         Part("bad lines", given.lines, 50, lines),
         Part("kills", given.kills, 10, kills),
         *(Part(name, 1, 1, surroundings(name)) for name in ODD),
-        Part("files, fresh", given.files // 200, 20, fresh("files")),
-        Part("bad lines, fresh", given.lines // 25, 10, fresh("lines")),
-        Part("kills, fresh", given.kills // 25, 4, fresh("kills")),
+        Part("fresh files", given.files // 200, 20, fresh("files")),
+        Part("fresh lines", given.lines // 25, 10, fresh("lines")),
+        Part("fresh kills", given.kills // 25, 4, fresh("kills")),
     ]
     return [part for part in parts if not given.only or part.name.startswith(tuple(given.only.split(",")))]
 

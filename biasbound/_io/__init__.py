@@ -43,7 +43,9 @@ __all__ = [
     "read_lines",
     "remove",
     "replacing",
+    "require_room",
     "shown",
+    "spare_data",
     "sync",
     "workers",
     "write_json",
@@ -53,6 +55,7 @@ __all__ = [
 
 T = TypeVar("T")
 # What a file system without locks answers, as Lustre mounted without them; runs have a sign beside (`study.hold`).
+DATA = (b"\x89HDF", b"\x93NUMPY", b"CDF", b"PK\x03\x04", b"MATLAB", b"GRIB")  # how files of data begin
 WITHOUT_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
@@ -161,9 +164,25 @@ def lock(path: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
+def spare_data(path: str | os.PathLike[str]) -> Path:
+    """The same path, refused where a file of data stands that something else would replace."""
+    path = Path(path)
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(8).startswith(DATA):
+                raise ValueError(f"{path} holds data, which nothing of another kind replaces; choose another name")
+    return path
+
+
+def require_room(path: Path, size: int, cure: str) -> None:
+    """Refuse to begin a file of `size` bytes on a disk that has fewer left."""
+    if path.parent.is_dir() and size > (left := shutil.disk_usage(path.parent).free):
+        raise ValueError(f"{path} would take {size:,} bytes, and its disk has {left:,} left; {cure}")
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write UTF-8 text atomically."""
-    with replacing(path) as temporary:
+    with replacing(spare_data(path)) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

@@ -60,8 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RecursionError:  # a kind of RuntimeError
         say("something in the input is nested too deeply; simplify it")
         return 2
-    except RuntimeError as error:  # torch has no MemoryError
-        if "alloc" not in str(error):
+    except RuntimeError as error:  # torch and threads have no MemoryError
+        if not any(sign in str(error) for sign in ("alloc", "start new thread")):
             return _unforeseen(error, argv)
         say(f"there is not enough memory for this ({str(error)[:100]}); ask for less, or use less data")
         return 2
@@ -94,7 +94,7 @@ def _called(argv: list[str]) -> int:
         print(WELCOME)
         return 0
     for word in argv:
-        if word.startswith("--") and word.endswith("=--"):  # argparse drops the value, and the option stays as it was
+        if word.startswith("-") and word.endswith("=--"):  # argparse drops the value, and the option stays as it was
             raise ValueError(
                 f"{word.removesuffix('=--')} was given '--', which is no value: give one, or leave it out"
             )
@@ -105,6 +105,9 @@ def _called(argv: list[str]) -> int:
     from biasbound.cli.parser import command_parser
 
     given = command_parser(argv).parse_args(argv)
+    from biasbound.cli.reading import apart
+
+    apart(vars(given))
     module, _, name = given.run.partition(":")
     getattr(import_module(module), name)(given)
     return 0

@@ -18,7 +18,7 @@ from biasbound._io import cores
 from biasbound.cli.reading import reading
 from biasbound.data.describe import describe
 from biasbound.data.formats import load, save
-from biasbound.flows.flow import source
+from biasbound.flows.flow import settings_of, source
 from biasbound.flows.generate import generate
 from biasbound.registry import allow
 
@@ -34,7 +34,7 @@ def _source(given: argparse.Namespace) -> Any:
     if given.trajectories is not None:
         changes["trajectories"] = given.trajectories
     allow([given.flow])
-    return source(given.flow, given.size, given.split, given.seed, **changes)
+    return source(given.flow, given.size, given.split, given.seed, **settings_of(changes))
 
 
 def _value(text: str) -> Any:

@@ -5,10 +5,12 @@ A parser of configs asks again with the number that it has read.
 
 import argparse
 import math
+from pathlib import Path
 
-__all__ = ["count", "number", "positive", "seed", "share"]
+__all__ = ["count", "few", "folder", "number", "positive", "seed", "share"]
 
 MOST = 10**9  # of things that are counted
+FEW = 1000  # of things whose work grows with their square, or that nobody waits for
 LARGEST = 2**63 - 1  # seed that every generator takes
 
 
@@ -24,6 +26,20 @@ def count(text: object) -> int:
     """A whole number from 1."""
     if not 1 <= (found := number(text)) <= MOST:
         raise argparse.ArgumentTypeError(f"must be at least 1 and at most {MOST:,}, got {str(text)[:60]}")
+    return found
+
+
+def folder(text: str) -> Path:
+    """A folder, there or yet to be made."""
+    if (found := Path(text)).exists() and not found.is_dir():
+        raise argparse.ArgumentTypeError(f"must be a folder, and {text} is a file")
+    return found
+
+
+def few(text: object) -> int:
+    """A whole number from 1 to 1,000."""
+    if not 1 <= (found := number(text)) <= FEW:
+        raise argparse.ArgumentTypeError(f"must be at least 1 and at most {FEW:,}, got {str(text)[:60]}")
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from biasbound import __version__
-from biasbound.cli.kinds import count, positive, seed, share
+from biasbound.cli.kinds import count, few, folder, positive, seed, share
 from biasbound.cli.reading import add_reading
 from biasbound.cli.wish import STUDY_COMMANDS
 from biasbound.data.formats import FORMATS
@@ -18,7 +18,7 @@ from biasbound.flows import FLOWS
 from biasbound.registry import known
 
 FILE: dict[str, Any] = {"type": Path, "metavar": "FILE"}
-FOLDER: dict[str, Any] = {"type": Path, "metavar": "FOLDER"}
+FOLDER: dict[str, Any] = {"type": folder, "metavar": "FOLDER"}
 EXPORTS = ("txt", "csv", "json", "betas", "diffusers", "edm", "k-diffusion", "azula")
 EMULATOR = "runs/ks-demo/03-train/adaptive-scaled-residual/seed-0/emulator"
 
@@ -174,10 +174,10 @@ def _diagnose(commands: Any) -> None:
     add("--power", type=int, choices=(1, 2), default=1, help="τ bounds ratios of norms (1) or of squared norms (2)")
     bounded = "τ bounds the mean over pairs (paper), the ratio of root mean squares, or the 95th percentile"
     add("--statistic", choices=("mean", "pooled", "q95"), default="mean", help=bounded)
-    add("--levels", type=count, default=24, help="of the grid (default 24)")
+    add("--levels", type=few, default=24, help="of the grid (default 24)")
     add("--sigma-min", type=share, default=1e-3, help="its lowest level (default 0.001)")
     add("--pairs", type=count, default=128, help="pairs to measure on (default 128)")
-    add("--draws", type=count, default=2, help="noise draws per bias (default 2)")
+    add("--draws", type=few, default=2, help="noise draws per bias (default 2)")
     add("--raw", action="store_true", help="your denoiser takes data as they are, not normalised")
     both = "also the bound of the paper's Appendix B and the prediction of Appendix C; takes several times as long"
     add("--appendix", action="store_true", help=both)
@@ -269,11 +269,11 @@ def _front(verbs: Any) -> None:
     add("--data", required=True, help="trajectories to measure on", **FILE)
     levels = parser.add_mutually_exclusive_group()
     grid = "a grid of N levels between the emulator's lowest and highest, beside its own (default: its own levels)"
-    levels.add_argument("--levels", type=count, metavar="N", help=grid)
+    levels.add_argument("--levels", type=few, metavar="N", help=grid)
     levels.add_argument("--schedule", help="choose among the levels of this schedule file", **FILE)
-    add("--calls", type=count, default=6, help="longest ladder (default 6)")
+    add("--calls", type=few, default=6, help="longest ladder (default 6)")
     add("--pairs", type=count, default=128, help="pairs to measure on (default 128)")
-    add("--draws", type=count, default=2, help="noise draws per pair (default 2)")
+    add("--draws", type=few, default=2, help="noise draws per pair (default 2)")
     add("--seed", type=seed, default=0, help="of the noise (default 0)")
     add(
         "--score",

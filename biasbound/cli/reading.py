@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biasbound.cli.kinds import count, positive
@@ -11,8 +13,13 @@ from biasbound.cli.kinds import count, positive
 if TYPE_CHECKING:
     from biasbound.data.options import ReadOptions
 
-__all__ = ["add_reading", "reading"]
+__all__ = ["add_reading", "apart", "reading"]
 
+READ = (
+    *("data", "emulator", "what", "against", "file", "files", "folders", "source"),
+    *("prediction", "truth", "train", "valid", "test", "schedule"),
+)
+WRITTEN = ("out", "ladder", "plot", "target")
 OPTIONS = ("variable", "channels", "domain", "boundary", "dt", "mask", "dims")
 
 
@@ -36,6 +43,25 @@ def reading(given: argparse.Namespace) -> ReadOptions:
     if told["domain"] is not None:
         told["domain"] = [_ends(part) for part in told["domain"].split(",")]
     return ReadOptions.of(told, "options for reading")
+
+
+def apart(given: Mapping[str, Any]) -> None:
+    """Refuse to write over what is read: a file, or one of an emulator's folder."""
+    for option in WRITTEN:
+        if not (out := Path(given.get(option) or "")).exists() or out == Path():
+            continue
+        for name in READ:
+            told = given.get(name) or ()
+            for path in map(Path, told if isinstance(told, list) else [told] if told else []):
+                inside = path.is_dir() and not out.is_dir() and name in ("emulator", "what") and _below(out, path)
+                if path.exists() and (out.samefile(path) or inside):
+                    said = "B" if option == "target" else f"--{option}"
+                    whose = f"a file of {path}, which" if inside else "the file that"
+                    raise ValueError(f"{said} {out} is {whose} is read, and would be lost; choose another name")
+
+
+def _below(out: Path, folder: Path) -> bool:
+    return folder.resolve() in out.resolve().parents
 
 
 def _ends(text: str) -> list[float]:

@@ -1,7 +1,6 @@
 """Commands on single things: roll an emulator out, export it, score a rollout."""
 
 import argparse
-from pathlib import Path
 
 from biasbound.cli.reading import reading
 from biasbound.cli.streams import columns
@@ -25,8 +24,6 @@ def predict(given: argparse.Namespace) -> None:
     options = RolloutConfig(trajectories=given.trajectories, steps=given.steps, members=given.members, seed=given.seed)
     if given.constrain is not None:
         allow([given.constrain])
-    if given.out.exists() and Path(given.data).exists() and given.out.samefile(given.data):
-        raise ValueError(f"--out {given.out} is the file that is read: its frames would be lost; choose another name")
     emulator, data = loaded(given.emulator, given), opened(given)
     if (given.trajectories or 1) > len(data):
         raise ValueError(f"--trajectories is {given.trajectories}, but {given.data} has {len(data)}")

@@ -129,8 +129,9 @@ def _allow(argv: Sequence[str]) -> None:
 def _chosen(verb: str, given: Sequence[str], config: Config) -> tuple[Any, ...]:
     """The methods that are meant: those that are named, or all; for `finetune` the fine-tuned ones."""
     from biasbound.models.method import method
+    from biasbound.study.graph import methods_of
 
-    every = {made.label: made for made in map(method, config.methods)}
+    every = methods_of(config.methods)
     named = [every.get(label) or method(label) for label in given]
     if verb != "finetune":
         return tuple(named) or config.methods

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, get_type_hints
 
-from biasbound._io import as_kind
+from biasbound._io import as_kind, plain
 from biasbound.data.layout import Source, Split
 from biasbound.flows import FLOWS
 from biasbound.registry import find
@@ -59,5 +59,15 @@ def source(name: str, size: str = "small", split: Split = "train", seed: int = 0
         raise ValueError(f"{name} has no test set {test!r}; it has {', '.join(tests)}")
     types = get_type_hints(kind)
     given = {n: as_kind(types[n], v, f"setting {n} of {name}") for n, v in changes.items()}
-    made: Source = kind(split=split, seed=seed, **sizes[size].of(split, test) | given)
+    try:
+        made: Source = kind(split=split, seed=seed, **sizes[size].of(split, test) | given)
+    except ArithmeticError as error:  # of numbers that are larger or smaller than any flow
+        raise ValueError(f"{name} cannot be computed with {plain(given)} ({error}); choose other settings") from None
     return made
+
+
+def settings_of(changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same settings of a flow, none of which is one of `source`'s own arguments."""
+    if taken := sorted({"name", "size", "split", "seed"} & changes.keys()):
+        raise ValueError(f"{taken[0]} is not among a flow's settings: it has an option of its own")
+    return changes

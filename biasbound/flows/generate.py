@@ -7,12 +7,14 @@ the bytes of FILE depend neither on the number of processes nor on interruptions
 
 import hashlib
 import json
+import math
 import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import as_completed
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ import numpy as np
 import torch
 
 from biasbound import __version__
-from biasbound._io import lock, plain, read_json, remove, workers, write_json
+from biasbound._io import damaged, lock, plain, read_json, remove, require_room, workers, write_json
 from biasbound.data.formats.native import Piece, write_pieces
 from biasbound.data.formats.well import stored_fingerprint
 from biasbound.data.layout import Layout, Source
@@ -31,6 +33,7 @@ from biasbound.flows.blocks import Task, make, make_alone
 Progress = Callable[[int, int], None]  # trajectories done, trajectories in all
 Spread = Callable[[Mapping[str, Callable[[], int]]], Iterator[int]]  # calls by name → their results, as they come
 Blocks = dict[Path, tuple[int, int]]  # file → its trajectories [start, stop), in order
+AGAIN = "remove it, and the same command makes it again"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -55,6 +58,8 @@ def generate(
         raise ValueError(f"the number of jobs must be at least 1, got {jobs}")
     if not path.parent.is_dir():
         raise ValueError(f"{path}: the folder {path.parent} does not exist")
+    size = math.prod(source.layout.shape) * np.dtype(dtype).itemsize
+    require_room(path, size, "ask for fewer or smaller trajectories")
     # All that the bytes of the file depend on, as JSON values.
     provenance = source.provenance() | {"generator": type(source).__name__, "biasbound": __version__}
     configuration: dict[str, Any] = plain({"layout": source.layout, "provenance": provenance, "dtype": dtype})
@@ -80,11 +85,22 @@ def generate(
     return True
 
 
+@dataclass(frozen=True)
+class _Begun:
+    """What configuration.json holds."""
+
+    layout: dict[str, Any]
+    provenance: dict[str, Any]
+    dtype: str
+
+
 def _prepare(part: Path, configuration: dict[str, Any], overwrite: bool) -> None:
     """Create FILE.part, or continue the one that is there if it has the same configuration."""
     told = part / "configuration.json"
+    if part.exists() and not part.is_dir():
+        raise ValueError(f"{part} is in the way: unfinished files are kept in a folder of that name; move it")
     if told.exists():
-        there: dict[str, Any] = read_json(told, dict[str, Any], f"remove {part}")
+        there: dict[str, Any] = plain(read_json(told, _Begun, f"remove {part}"))
         if there == configuration:
             return
         if not overwrite:
@@ -147,7 +163,7 @@ def _facts(name: str, blocks: Blocks) -> dict[str, Any]:
     """Parameters, series and static fields of the finished blocks, joined."""
     facts: dict[str, dict[str, list[np.ndarray]]] = {"parameters": {}, "series": {}, "static": {}}
     for file in blocks:
-        with np.load(file, allow_pickle=False) as arrays:
+        with damaged(file, AGAIN), np.load(file, allow_pickle=False) as arrays:
             for key in arrays:
                 kind, _, fact = key.partition(".")
                 if fact:
@@ -162,7 +178,7 @@ def _facts(name: str, blocks: Blocks) -> dict[str, Any]:
 def _pieces(layout: Layout, blocks: Blocks) -> Iterator[Piece]:
     """The fields of the finished blocks, with one block in memory at a time."""
     for file, (start, _) in blocks.items():
-        with np.load(file, allow_pickle=False) as arrays:
+        with damaged(file, AGAIN), np.load(file, allow_pickle=False) as arrays:
             fields = arrays["fields"]
         for s, k, piece in Trajectories.from_array(fields, dt=layout.dt, name=str(file)).pieces():
             yield start + s, k, piece

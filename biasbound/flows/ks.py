@@ -113,7 +113,7 @@ class KuramotoSivashinsky:
     }
 
     def __post_init__(self) -> None:
-        demand(self, "1 or more", lambda v: v >= 1, "trajectories", "frames", "substeps", "batch")
+        demand(self, "1 or more", lambda v: v >= 1, "trajectories", "frames", "points", "substeps", "batch")
         demand(self, "0 or more", lambda v: v >= 0, "warmup", "seed")
         demand(self, "positive", lambda v: v > 0, "length", "nu", "dt")
         demand(self, "in [0, 1)", lambda v: 0 <= v < 1, "jitter")

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from biasbound._io import replacing
+from biasbound._io import replacing, spare_data
 from biasbound.core.noise import GivenNoise
 from biasbound.models.tasks.reconstruct import Reconstruct
 from biasbound.registry import extra
@@ -63,7 +63,7 @@ def export_step(
             program = torch.export.export(step, (), inputs, dynamic_shapes=dims)
         except Exception as error:
             raise ValueError(f"this emulator's network cannot be exported: {_line(error)}") from error
-        with replacing(path) as temporary:
+        with replacing(spare_data(path)) as temporary:
             answer = EXPORTS[kind](program, inputs, temporary, _about(emulator, inputs))
             off = _off(answer, wanted)
             if not off < TOLERANCE:

@@ -176,8 +176,8 @@ def imported(name: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
         return getattr(importlib.import_module(module), thing)
-    except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
-        raise ValueError(f"cannot import {name}: {error}") from error
+    except Exception as error:  # whatever a module does while it is imported
+        raise ValueError(f"cannot import {name}: {str(error) or type(error).__name__}") from error
     finally:
         sys.path.pop(0)
 

@@ -1,13 +1,26 @@
 """Bounds on the fields of a config, each refused by its name, its value and what would do."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["bounded"]
+__all__ = ["about", "bounded"]
 
 SEED = 2**63 - 1  # the largest that every generator takes
 
 Bound = Any  # a number, or None for no bound; an int is no float where types are checked at run time
+
+
+@contextmanager
+def about(option: str) -> Iterator[None]:
+    """What is refused inside, in the words of a part that knows no options, begins with the option that it is about."""
+    try:
+        yield
+    except ValueError as error:
+        if option in str(error) or type(error) is not ValueError:
+            raise
+        raise ValueError(f"{option}: {error}") from error
 
 
 def bounded(

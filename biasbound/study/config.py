@@ -6,7 +6,7 @@ from typing import Any, Literal
 from biasbound.core.options import SearchOptions
 from biasbound.flows import FLOWS
 from biasbound.registry import known
-from biasbound.study.checks import SEED, bounded
+from biasbound.study.checks import SEED, about, bounded
 from biasbound.train.options import TrainOptions
 
 
@@ -143,9 +143,11 @@ class SearchConfig(SearchOptions):
         )
         bounded(self, "search", "levels", least=2, most=10_000)
         bounded(self, "search", "sigma_min", "sigma_max", "lowest", "tried", above=0, below=1)
-        bounded(self, "search", "warm", "share", "band", "top", least=0, most=1)
+        bounded(self, "search", "warm", "share", "band", least=0, most=1)
+        bounded(self, "search", "top", least=0, below=1)
         bounded(self, "search", "seed", least=0, most=SEED)
-        super().__post_init__()
+        with about("search"):
+            super().__post_init__()
         bounded(self, "search", "updates", least=self.rounds)
 
 
@@ -177,7 +179,8 @@ class TrainConfig(TrainOptions):
         bounded(self, "train", "lr_final", "warmup", "weight_decay", least=0)
         bounded(self, "train", "ema", least=0, below=1)
         bounded(self, "train", "explode", above=1)
-        super().__post_init__()
+        with about("train"):
+            super().__post_init__()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from biasbound.models.method import Method, method
 from biasbound.models.model import MODELS, Settings
 from biasbound.models.task import TASKS
 from biasbound.registry import find, known
+from biasbound.study.checks import about
 from biasbound.study.config import Config
 from biasbound.study.folder import STAGES, Unit
 from biasbound.study.jobs import DataJob, EvaluateJob, FinetuneJob, RolloutJob, SearchJob, TrainJob, UntrainedJob
@@ -28,7 +29,8 @@ def methods_of(methods: Iterable[Any]) -> dict[str, Method]:
     """Methods, as `method` reads them, by their labels; two different ones that share a label are refused."""
     found: dict[str, Method] = {}
     for told in methods:
-        made = method(told)
+        with about("methods"):
+            made = method(told)
         if found.setdefault(made.label, made) != made:
             raise ValueError(f"two methods are both called {made.label}: rename one of their schedule files")
     return found
@@ -42,7 +44,8 @@ def study_units(config: Config, methods: Sequence[str] | None = None, upto: str 
         return [data]
     known_ones = methods_of(config.methods)
     chosen = known_ones.values() if methods is None else [known_ones[label] for label in methods]
-    task = find(TASKS, config.task.name)
+    with about("task.name"):
+        task = find(TASKS, config.task.name)
     if not task.advances and (unrolled := [each.label for each in chosen if each.recipe(1).unroll]):
         raise ValueError(
             f"the task {config.task.name} answers every frame from its own observation, so {', '.join(unrolled)} has "
@@ -115,7 +118,8 @@ def search_unit(config: Config, base: Method, seed: int, data: Unit) -> Unit:
 
 def _training(config: Config, base: Method) -> dict[str, Any]:
     made = config.baselines
-    find(OPTIMISERS, config.train.optimiser)  # refused before anything is made
+    with about("train.optimiser"):
+        find(OPTIMISERS, config.train.optimiser)  # refused before anything is made
     settings = Settings(
         schedule=base.chain(made.levels, made.cap),
         transition=base.transition or config.rollout.transition,  # type: ignore[arg-type]
@@ -140,14 +144,14 @@ def _given(config: Config, base: Method) -> dict[str, Any]:
 def data_unit(config: Config) -> Unit:
     """The data; files of one's own are known by their place, size and time of change."""
     data = config.data
-    marks = {name: _mark(path) for name in ("train", "valid", "test") if (path := getattr(data, name))}
+    marks = {name: _mark(path, name) for name in ("train", "valid", "test") if (path := getattr(data, name))}
     return Unit("data", DataJob(data, marks))
 
 
-def _mark(path: str) -> list[Any]:
+def _mark(path: str, name: str) -> list[Any]:
     place = Path(path).expanduser().resolve()
     if not place.exists():
-        raise ValueError(f"there is no data file {path}")
+        raise ValueError(f"data.{name}: there is no data file {path}")
     if place.is_dir():  # its own size and time do not change with what the files in it hold
         inside = listed(place)
         return [str(place), [[p.relative_to(place).as_posix(), *_version(p)] for p in inside]]

@@ -150,9 +150,9 @@ def _fought(name: str, act: Callable[[Path], Any], watch: _Watch) -> dict[str, A
     signal.setitimer(signal.ITIMER_PROF, HANG)
     signal.setitimer(signal.ITIMER_REAL, 3 * HANG)
     begun, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    said, watch.seen, watch.armed = "", [], True
+    said, spoken, watch.seen, watch.armed = "", io.StringIO(), [], True
     try:
-        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        with redirect_stdout(io.StringIO()), redirect_stderr(spoken):
             act(folder)
         kind = "accepted"
     except FINE as error:
@@ -167,6 +167,8 @@ def _fought(name: str, act: Callable[[Path], Any], watch: _Watch) -> dict[str, A
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1024
     if more * (1 << 20) > GREED:
         kind, said = "greed", f"{more:.0f} megabytes"
+    if "Traceback" in spoken.getvalue():  # of a thread, or of a library that prints what it met
+        kind, said = "traceback", spoken.getvalue()[-1500:]
     if watch.seen:
         kind, said = "outside", "; ".join(watch.seen[:3])
     return {"name": name, "kind": kind, "said": said, "seconds": time.process_time() - begun, "megabytes": more}

@@ -50,10 +50,11 @@ def files(good: Path, work: Path, count: int, seed: int) -> tuple[int, list[Find
         specimen = kinds[number % len(kinds)]
         name, warm = shelf.case(specimen, number)
         folder = _fresh(good, work / "fresh")
-        path = damaged(shelf.good[specimen.name], folder, random.Random(f"{specimen.name} {number}"))
+        (folder / "given").mkdir()  # apart from the good inputs, which may have its name
+        path = damaged(shelf.good[specimen.name], folder / "given", random.Random(f"{specimen.name} {number}"))
         told = READ if path.suffix in (".npy", ".mat") and specimen.name != "prediction" else ()
         line = LINES.get(specimen.name, ("data", "info", "FILE", *told))
-        with started([path.name if word == "FILE" else word for word in line], folder) as process:
+        with started([str(path.relative_to(folder)) if word == "FILE" else word for word in line], folder) as process:
             try:
                 said = process.communicate(timeout=6 * HANG)[1]
             except subprocess.TimeoutExpired:
@@ -62,12 +63,14 @@ def files(good: Path, work: Path, count: int, seed: int) -> tuple[int, list[Find
         code = process.returncode
         if code not in (0, 2) or "Traceback" in said or (code == 2 and len(said.strip().splitlines()) != 1):
             findings.append((f"{name}, fresh", f"exit code {code}: {said[-600:]}"))
-        elif specimen.name not in LINES and (code == 2) != _refuses(warm, _fresh(good, work / "warm")):
+        elif specimen.name not in LINES and (code == 2) != _refuses(warm, work / "warm"):
             findings.append((f"{name}, fresh", f"exit code {code}, unlike the warm process: {said[-600:]}"))
     return count, findings
 
 
 def _refuses(act: object, folder: Path) -> bool:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     try:
         act(folder)  # type: ignore[operator]
     except FINE:

@@ -1,5 +1,6 @@
 """What was found by hand after the eight findings: each failed before."""
 
+import gc
 import json
 import os
 import signal
@@ -10,15 +11,17 @@ import pytest
 from commands import inputs
 from lines import nonsense
 from odd import child
-from records import ROW
+from records import ROW, everything
 from sealed import seal
 
+from biasbound import cli
 from biasbound._io import check_yaml
 from biasbound.cli import main
 from biasbound.core.schedule import LEVELS, Schedule, linear
 from biasbound.data.formats import load, save
 from biasbound.data.trajectories import Trajectories
 from biasbound.metrics.rows import read_rows
+from biasbound.registry import imported
 from biasbound.study.config import DataConfig
 from biasbound.study.parsing import presets, read_config
 from biasbound.study.stages.data import Place, entry_of
@@ -121,3 +124,97 @@ def test_what_a_kill_left_beside_thinned_data_is_removed(tmp_path):
         (tmp_path / name).touch()
     entry_of(DataConfig(), "train", Place(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["train.h5"]
+
+
+def test_a_store_with_several_damaged_arrays_prints_no_traceback(tmp_path, caplog):
+    """zarr opens all at once: of the second failure its event loop told the terminal."""
+    fields = np.random.default_rng(0).normal(size=(2, 4, 1, 8)).astype(np.float32)
+    save(Trajectories.from_array(fields, dt=0.1), tmp_path / "z.zarr")
+    for path in (tmp_path / "z.zarr").glob("*/zarr.json"):
+        path.write_text("true")
+    with pytest.raises(ValueError, match=r"z\.zarr"):
+        load(tmp_path / "z.zarr")
+    gc.collect()
+    assert caplog.text == ""
+
+
+def test_no_thread_can_start(monkeypatch, capsys):
+    def refused(argv):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(cli, "_called", refused)
+    assert main(["status", "x"]) == 2
+    assert "not enough memory" in capsys.readouterr().err
+
+
+OVER = [
+    ("score", "p.npy", "--truth", "waves.h5", "--out", "p.npy"),
+    ("export", "e", "--out", "e/config.json"),
+    ("schedule", "export", "l.json", "--format", "csv", "--out", "./l.json"),
+    ("schedule", "make", "linear", "--out", "waves.h5"),
+    ("score", "p.npy", "--truth", "waves.h5", "--out", "flow.h5"),
+    ("data", "convert", "waves.h5", "../good/waves.h5", "--force"),
+    ("data", "info", "waves.h5", "--plot", "waves.h5", "--force"),
+    ("diagnose", "e", "--data", "waves.h5", "--out", "e"),
+    ("diagnose", "e", "--data", "waves.h5", "--out", "flow.h5"),
+]
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return inputs(tmp_path_factory.mktemp("inputs") / "good")
+
+
+@pytest.mark.parametrize("words", OVER, ids=" ".join)
+def test_what_is_read_and_files_of_data_are_not_written_over(words, good):
+    """`export e --out e/config.json` destroyed the emulator, `score p.npy --out p.npy` the prediction."""
+    before = everything(good)
+    code, said = child(words, good)
+    assert code == 2, said
+    assert "choose another name" in said or "is a file" in said
+    assert everything(good) == before
+
+
+ENDLESS = [
+    ("schedule", "front", "e", "--data", "waves.h5", "--levels", "100000000"),
+    ("diagnose", "e", "--data", "waves.h5", "--levels", "100000000"),
+    ("diagnose", "e", "--data", "waves.h5", "--draws", "1000000000"),
+    ("predict", "e", "--data", "waves.h5", "--steps", "1000000000", "--out", "p.h5"),
+    ("predict", "e", "--data", "waves.h5", "--members", "1000000000", "--out", "p.nc"),
+    ("data", "ks", "--set", "frames=1000000000", "--trajectories", "1000000000", "--jobs", "1", "--out", "k.h5"),
+]
+
+
+@pytest.mark.parametrize("words", ENDLESS, ids=" ".join)
+def test_work_without_end_is_not_begun(words, good):
+    code, said = child(words, good, lambda: signal.setitimer(signal.ITIMER_PROF, 10))
+    assert code == 2, said
+    assert "must be at least 1 and at most" in said or "its disk has" in said
+
+
+@pytest.mark.parametrize("setting", ["seed=3", "split=train", "length=1e-300", "length=Infinity", "points=-64"])
+def test_settings_of_a_flow_that_were_internal_errors(setting, good):
+    code, said = child(("data", "ks", "--size", "smoke", "--set", setting, "--jobs", "1", "--out", "k.h5"), good)
+    assert code == 2
+    assert setting.partition("=")[0] in said
+
+
+def test_a_file_in_the_place_of_unfinished_data_stays(tmp_path, capsys):
+    """`FILE.part` of another program was removed."""
+    line = ["data", "ks", "--size", "smoke", "--trajectories", "1", "--jobs", "1", "--out", str(tmp_path / "k.h5")]
+    part = tmp_path / "k.h5.part"
+    part.write_text("mine")
+    assert main(line) == 2
+    assert part.read_text() == "mine"
+    part.unlink()
+    part.mkdir()
+    (part / "configuration.json").write_text("{}")
+    assert main(line) == 2
+    assert "configuration.json is damaged" in capsys.readouterr().err
+
+
+def test_a_module_that_fails_while_it_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "fails.py").write_text("1 / 0")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="cannot import fails:x: division by zero"):
+        imported("fails:x")

@@ -27,9 +27,15 @@ def matches(path: Path) -> bool:
 
 
 def _opened(path: Path) -> Any:
+    package = extra("zarr", path)
     with reading(path, "contents"):
-        for name, array in extra("zarr", path).open_group(path, mode="r").arrays():  # xarray reads coordinates at once
-            backed(f"{path}, {name}", array.shape, array.dtype.itemsize, path)
+        group = package.open_group(path, mode="r")
+        # One by one: of several that are damaged, opened at once, zarr prints the others' tracebacks.
+        for name in sorted(
+            {found.parent.name for sign in ("zarr.json", ".zarray") for found in path.glob(f"*/{sign}")}
+        ):
+            if isinstance(array := group[name], package.Array):  # xarray reads coordinates at once
+                backed(f"{path}, {name}", array.shape, array.dtype.itemsize, path)
     found = open_dataset(path, "zarr", consolidated=False)
     return found[sorted(found.data_vars)]  # a folder lists them in any order
 

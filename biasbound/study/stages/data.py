@@ -10,8 +10,11 @@ from biasbound._io import remove, write_json
 from biasbound.data.formats import load, save
 from biasbound.data.layout import Source, Split
 from biasbound.data.trajectories import Trajectories
-from biasbound.flows.flow import source
+from biasbound.flows import FLOWS
+from biasbound.flows.flow import settings_of, source
 from biasbound.flows.generate import generate
+from biasbound.registry import find
+from biasbound.study.checks import about
 from biasbound.study.config import DataConfig
 from biasbound.study.jobs import DataJob
 from biasbound.study.stages.material import Entry, open_split
@@ -23,10 +26,9 @@ SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 def source_of(config: DataConfig, split: Split) -> Source:
     """The source of one split."""
     settings = {**config.settings, **({} if split == "train" else config.held_out)}
-    try:
-        return source(config.dataset, config.size, split, config.seed, **settings)
-    except ValueError as error:
-        raise ValueError(f"data: {error}") from error
+    sizes = getattr(find(FLOWS, config.dataset), "sizes", {config.size})
+    with about("data.settings" if config.size in sizes else "data.size"):
+        return source(config.dataset, config.size, split, config.seed, **settings_of(settings))
 
 
 def make_data(job: DataJob, place: Place) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from biasbound.data.symmetries import Symmetry, group, images
 from biasbound.data.trajectories import Trajectories, Windows
 from biasbound.models.normalise import Normalisation
 from biasbound.models.task import TASKS, Task
-from biasbound.nets import NetSpec
+from biasbound.nets import NETS, NetSpec
 from biasbound.registry import find
+from biasbound.study.checks import about
 from biasbound.study.config import NetworkConfig, TaskConfig
 
 MEASURED = 512  # training frames that the scale of a first guess's error is measured on
@@ -141,7 +142,8 @@ def spread(windows: Windows, count: int) -> Batch:
 
 def task_of(told: TaskConfig, data: Layout) -> Task:
     """The task that a config names, on these data: it is told their grid and boundaries where it has fields for them."""
-    kind = find(TASKS, told.name)
+    with about("task.name"):
+        kind = find(TASKS, told.name)
     known = {"grid": data.grid, "periodic": data.periodic}
     names = getattr(kind, "__dataclass_fields__", {})
     if unknown := sorted(told.options.keys() - names.keys()):
@@ -159,10 +161,13 @@ def network_for(
     channels = len(data.channels)
     inputs = task.inputs(channels) + len(conditions) + masked
     spec = NetSpec(wanted.name, inputs, channels, data.grid, data.boundary, wanted.chosen())
+    with about("network.name"):
+        find(NETS, wanted.name)
     try:
         return spec.resolved()
     except ValueError as error:
-        raise ValueError(f"{data.name}: {error}") from error
+        said = str(error).removeprefix("the network's ")
+        raise ValueError(f"network.{said}" if said != str(error) else f"network on {data.name}: {error}") from error
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -7,6 +7,7 @@ A study keeps one plain .npy array per rollout; NetCDF, Zarr and native files ho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from biasbound._io import replacing, write_json
+from biasbound._io import replacing, require_room, write_json
 from biasbound.core.constraints import constraint
 from biasbound.data.formats.stream import FrameWriter
 from biasbound.data.layout import Coordinates, Layout
@@ -212,6 +213,7 @@ def write_rollout(
         "mask": None if emulator.mask is None else emulator.mask.cpu().numpy(),
         "provenance": {"rollout": about},
     }
+    require_room(path, 4 * begun.members * math.prod(layout.shape), "ask for fewer steps, members or trajectories")
     broken = torch.zeros(begun.members, count, dtype=torch.int64)
     with _writing(path, layout, begun.members, overwrite, facts) as put:
         for k, frame in enumerate(begun.frames(emulator)):
