@@ -48,16 +48,37 @@ def calls(record: Path) -> Figure | None:
         return None
     figure, panels = _panels(flows)
     for axes, flow in panels:
-        rows, one = table_rows(flow, record), errors(flow)["one step"]
-        for i, label in enumerate(sorted((m for m in labels(rows) if kind(m) != "first guess"), key=order_of)):
-            found, nfe = quartiles(rows, label, *one), select(rows, method=label)[0].nfe
-            if found is not None and np.isfinite(found.median):
-                ends = [[found.median - found.low], [max(0.0, found.high - found.median)]]
-                shown = {**look(i), "color": PALETTE[COLOURS[kind(label)]], "linestyle": "none"}
-                axes.errorbar([nfe], [found.median], ends, label=label, **shown)
+        rows = table_rows(flow, record)
+        seen: dict[str, int] = {}  # markers count within a kind, which has one colour
+        for name, group in _trainings(rows).items():
+            of = kind(group[0])
+            shown = {**look(seen.setdefault(of, 0)), "color": PALETTE[COLOURS[of]]}
+            seen[of] += 1
+            _points(axes, rows, group, errors(flow)["one step"], {**shown, "label": name})
         finish(axes, x="network calls a step", y=f"one step, {units(flow)}", title=FLOWS[flow], log="xy", legend=False)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, frameon=False)
     return figure
+
+
+def _trainings(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Labels by the training and sampler that they share, in the order of a table: they differ in their calls alone."""
+    found: dict[str, list[str]] = {}
+    for label in sorted((m for m in labels(rows) if kind(m) != "first guess"), key=order_of):
+        found.setdefault(re.sub(r"-\d+$", "", label), []).append(label)
+    return found
+
+
+def _points(
+    axes: Axes, rows: Sequence[Row], group: Sequence[str], score: tuple[str, int], shown: dict[str, Any]
+) -> None:
+    """Medians and quartiles of a training against its numbers of calls, joined where there are several."""
+    told = [(select(rows, method=m)[0].nfe, q) for m in group if (q := quartiles(rows, m, *score)) is not None]
+    told = sorted(((n, q) for n, q in told if np.isfinite(q.median)), key=lambda pair: pair[0])
+    if told:
+        y = [q.median for _, q in told]
+        ends = [[q.median - q.low for _, q in told], [max(0.0, q.high - q.median) for _, q in told]]
+        style = {**shown, "linestyle": shown["linestyle"] if len(told) > 1 else "none"}
+        axes.errorbar([n for n, _ in told], y, ends, **style)
 
 
 def curves(record: Path) -> Figure | None:

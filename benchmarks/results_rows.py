@@ -29,6 +29,7 @@ from biasbound.core.schedule import SCHEDULES
 from biasbound.metrics.rows import Row, read_rows, select
 from biasbound.models.method import ADAPTIVE, FINETUNES, GUESSES
 from biasbound.report.errors import error_of
+from biasbound.study.parsing import read_config
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "results" / "record"
@@ -140,6 +141,15 @@ def speeds(flow: str, record: Path = RECORD) -> dict[str, float]:
             for label, ms in json.loads(path.read_text())["milliseconds"].items():
                 told.setdefault(label, []).append(ms)
     return {label: float(np.median(found)) for label, found in told.items()}
+
+
+def members(flow: str, record: Path = RECORD) -> str:
+    """Of the ensembles that were scored, of every folder of the flow: "2", or "2 to 8"."""
+    found = {
+        c.evaluate.members or c.rollout.members
+        for c in (read_config(f / "config.yaml") for f in folders(flow, record))
+    }
+    return " to ".join(map(str, sorted({min(found), max(found)})))
 
 
 def panel(flow: str, record: Path = RECORD) -> list[dict[str, Any]]:
