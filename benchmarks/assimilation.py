@@ -134,12 +134,12 @@ def picture(panels: dict[int, dict[str, Tensor]], truth: Tensor, states: dict[st
     axes = above.subplots()
     for i, name in enumerate(METHODS):
         for dash, (every, errors) in zip(DASHES, panels.items(), strict=False):
-            label = f"{name}, every {every}. frame observed" if i else name
+            label = f"{name}, every {'' if every == 1 else f'{every}th '}frame" if i else name
             if i or every == next(iter(panels)):
                 steps = range(1, errors[name].shape[1] + 1)
                 axes.plot(steps, errors[name][0], color=PALETTE[i], linestyle=dash, label=label)
     axes.set(xlabel="step", ylabel="RMSE of members", yscale="log")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     shown = {"truth": truth[0, 1:], **{n: s.mean(0)[0] for n, s in states.items()}}
     fields = {n: (f[-1, 0] if f.ndim == 4 else f[:, 0].T).numpy() for n, f in shown.items()}
     limit = float(np.abs(fields["truth"]).max())

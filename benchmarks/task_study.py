@@ -129,7 +129,7 @@ def figure(found: Sequence[Found], whole: Found, title: str, path: Path) -> None
             )
             if field == "spread_skill":
                 limits = [min(one.limit, 1.5) for one in runs]
-                axis.plot(limits, "v:", color="C2", label="limit √(REB² − 1)")
+                axis.plot(limits, "v:", color="C2")
                 axis.set_ylim(0, 1.55)
             if field in ("spread_skill", "sharpness"):
                 axis.axhline(1, color="0.7", lw=0.8, zorder=0)
@@ -138,7 +138,7 @@ def figure(found: Sequence[Found], whole: Found, title: str, path: Path) -> None
             axis.set_title(panel, fontsize=10)
             axis.set_box_aspect(0.75)
     axes[0, 0].legend(fontsize=7)
-    axes[0, 2].legend(fontsize=7, loc="lower right")
+    axes[0, 2].legend(axes[0, 2].lines[2:3], ["limit √(REB² − 1)"], fontsize=7, loc="upper left")
     made.suptitle(title)
     made.tight_layout()
     made.savefig(path, dpi=110)

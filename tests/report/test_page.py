@@ -21,6 +21,17 @@ def test_the_page_loads_in_silence_and_alone(opened, file):
     assert opened.tab.locator("main > section:visible").count() == 9
 
 
+def test_frames_that_stand_alone_have_no_charts_over_time(study, visitor, tmp_path):
+    """Their table has every score that such a chart could show."""
+    rows = [r for r in study.rows if r.metric != "correlation_time" and (r.step in (None, 1) or r.metric != "mse")]
+    single = replace(study, rows=(*rows, replace(rows[0], metric="crps", step=1, value=0.1)))
+    visitor.visit(write_page(single, tmp_path / "page.html"))
+    assert visitor.said == []
+    for part in ("#time", "#ensemble"):
+        assert visitor.tab.locator(part).is_hidden()
+    assert "Every frame is answered from its own observation" in visitor.tab.inner_text("#player-caption")
+
+
 def test_text_is_text(opened, tab):
     assert tab.inner_text("#dataset") == EVIL
     assert EVIL in tab.inner_text("#title")

@@ -105,6 +105,7 @@ function seriesSection(id, charts) {
 const lineOf = (s) => ({ name: s.label, said: s.name, style: styleOf(s.label), x: s.step, y: s.value, low: s.low, high: s.high });
 
 function startSeries() {
+  if (STUDY.alone) { byId("time").hidden = byId("ensemble").hidden = true; return; } // one point each, and the table has it
   const { error, fsd, crps, spread_skill: spread } = STUDY.series;
   if (error.every((s) => s.step.length < 2)) { byId("time").hidden = byId("ensemble").hidden = true; return; } // frames that stand alone: the table has it all
   seriesSection("time", [
