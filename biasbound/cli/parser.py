@@ -200,6 +200,7 @@ def _predict(commands: Any) -> None:
     add("--members", type=count, default=1, help="per initial state (default 1)")
     add("--seed", type=seed, default=0, help="of the noise (default 0)")
     add("--constrain", metavar="NAME", help="project every estimate onto states that are zero-mean or divergence-free")
+    add("--compile", action="store_true", help="compile the network first (torch.compile): pays for long rollouts")
     add("--force", action="store_true", help="replace an existing file")
     _network(parser)
     _stride(parser)

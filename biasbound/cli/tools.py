@@ -21,7 +21,8 @@ TOLD = 1e-4  # relative size above which a breach of a constraint by the data is
 
 def predict(given: argparse.Namespace) -> None:
     """Roll an emulator out and write its states as they are made."""
-    options = RolloutConfig(trajectories=given.trajectories, steps=given.steps, members=given.members, seed=given.seed)
+    told = {name: getattr(given, name) for name in ("trajectories", "steps", "members", "seed", "compile")}
+    options = RolloutConfig(**told)
     if given.constrain is not None:
         allow([given.constrain])
     emulator, data = loaded(given.emulator, given), opened(given)

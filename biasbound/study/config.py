@@ -246,6 +246,8 @@ class RolloutConfig:
     """seed of the noise"""
     transition: Literal["renoise", "ddpm", "ddim"] = field(default="renoise", metadata={"manner": True})
     """transition of every chain of the study; it is part of the models, from the search on"""
+    compile: bool = field(default=False, metadata={"manner": True})
+    """compile the network with torch.compile; left out where there is no C++ compiler"""
 
     def __post_init__(self) -> None:
         bounded(self, "rollout", "trajectories", "steps", "members", "batch", least=1)

@@ -275,6 +275,8 @@ class Trainer:
             unpack(tensors, self.model, self.average, self.optimiser)
         except RuntimeError as error:
             raise ValueError(f"the checkpoint in {self.folder} is of another network; use another folder") from error
+        except ValueError as error:
+            raise ValueError(f"the checkpoint in {self.folder} cannot go on: {error}") from error
         if self.shards is not None:
             self.shards.restored()
         self.progress = Progress.from_json(meta["progress"])

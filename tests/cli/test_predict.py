@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 import xarray
 from calling import called, program, refused
 from emulators import emulator
+from torch import nn
 from toys import advected, seeded
 
 import biasbound
@@ -51,6 +53,27 @@ def test_what_is_written_is_the_rollout(kind, end, tmp_path):
             assert named["u"].dims == ("member", "trajectory", "time", "lat")
             assert (named["u"].attrs["units"], named["lat"].attrs["units"]) == ("m s-1", "degrees_north")
             assert np.allclose(named["time"], 0.2 * (past + np.arange(5)))  # the given frames come before
+
+
+@pytest.mark.parametrize("kind", ["eps", "direct"])
+def test_a_compiled_rollout_asks_the_compiled_network(kind, tmp_path, monkeypatch, capsys):
+    """By a compiler that changes nothing: the same file, and every call went through it."""
+    asked = []
+
+    def compile_nothing(self, **options):
+        self._compiled_call_impl = lambda *inputs: (asked.append(options), self._call_impl(*inputs))[1]
+
+    monkeypatch.setattr(nn.Module, "compile", compile_nothing)
+    monkeypatch.setenv("CXX", sys.executable)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "code"))
+    emulator(kind).save(tmp_path / "emulator")
+    save(data(), tmp_path / "waves.h5")
+    plain = ["predict", tmp_path / "emulator", "--data", tmp_path / "waves.h5", "--out"]
+    assert called([*plain, tmp_path / "plain.npy"], capsys)[0] == 0
+    assert not asked
+    assert called([*plain, tmp_path / "compiled.npy", "--compile"], capsys)[0] == 0
+    assert (tmp_path / "plain.npy").read_bytes() == (tmp_path / "compiled.npy").read_bytes()
+    assert asked == [{"dynamic": False}] * 3 * emulator(kind).nfe
 
 
 def test_frames_of_a_stream_do_not_depend_on_those_that_follow():

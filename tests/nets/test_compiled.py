@@ -40,6 +40,42 @@ def test_without_a_compiler_a_training_says_so_and_goes_on(monkeypatch):
     assert torch.equal(found, trained())
 
 
+def test_a_compiler_of_no_use_is_told_in_a_sentence_and_the_plain_network_goes_on(monkeypatch):
+    """As without the headers of Python, which shows when the first code is compiled."""
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    calls = []
+
+    def failing(*inputs):
+        calls.append(inputs)
+        raise BackendCompilerFailed(len, RuntimeError("no Python.h\nand a hundred lines"), None)
+
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: setattr(self, "_compiled_call_impl", failing))
+    monkeypatch.setenv("CXX", sys.executable)
+    net, x = nn.Linear(3, 1), torch.ones(2, 3)
+    assert compiled(net)
+    with pytest.warns(UserWarning, match=r"could not compile the network \(.*no Python.h\): mend it, or name another"):
+        found = net(x)
+    assert torch.equal(found, net(x))
+    assert len(calls) == 1
+
+
+def test_an_error_of_the_network_itself_stays_what_it_is(monkeypatch):
+    def failing(*inputs):
+        raise RuntimeError("sizes do not match")
+
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: setattr(self, "_compiled_call_impl", failing))
+    monkeypatch.setenv("CXX", sys.executable)
+    net = nn.Linear(3, 1)
+    compiled(net)
+    with pytest.raises(RuntimeError, match="sizes do not match"):
+        net(torch.ones(2, 3))
+
+
+def test_a_model_without_a_network_has_nothing_to_compile():
+    assert not compiled(None)
+
+
 @pytest.mark.parametrize("vary", [False, True])
 def test_compiled_code_is_kept_in_the_users_cache(vary, monkeypatch, tmp_path):
     """One code per size, or one for all from the start: never torch's change of mind in between."""

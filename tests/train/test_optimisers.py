@@ -8,6 +8,7 @@ from torch import nn
 
 from biasbound.registry import find
 from biasbound.train.optimisers import OPTIMISERS, Muon, Soap
+from biasbound.train.state import pack, unpack
 
 BETAS = (0.95, 0.95)
 
@@ -178,13 +179,36 @@ def test_rounding_errors_of_the_gradients_stay_small():
     assert (a - b).norm() < 1e-3 * (a - start).norm()
 
 
-def test_sides_above_the_limit_are_not_rotated():
-    """Without any basis SOAP is Adam."""
-    ours, theirs = parameter(4, 5), parameter(4, 5)
-    given = list(gradients([ours], 24))
-    (a,) = follow(Soap([ours], 0.01, limit=3), [ours], given)
-    (b,) = follow(torch.optim.Adam([theirs], lr=0.01, betas=BETAS), [theirs], given)
-    torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+def test_a_long_side_is_cut_into_matrices_of_their_own():
+    """5 × 6 in blocks of at most 3: rows 0–2 and 3–4 (with a row of zeros), columns 0–2 and 3–5."""
+    whole, rows, columns = parameter(5, 6), (slice(0, 3), slice(3, 5)), (slice(0, 3), slice(3, 6))
+    places = [(i, j) for i in rows for j in columns]
+    pieces = [nn.Parameter(whole.detach()[at].clone()) for at in places]
+    given = list(gradients([whole], 34))
+    (made,) = follow(Soap([whole], 0.01, block=3), [whole], given)
+    parts = follow(Soap(pieces, 0.01), pieces, [[g[at] for at in places] for (g,) in given])
+    for at, part in zip(places, parts, strict=True):
+        torch.testing.assert_close(made[at], part, rtol=1e-9, atol=1e-12)
+
+
+def test_kernels_with_blocks_go_on_from_a_checkpoint_to_the_same_bits():
+    every = [parameter(4, 1, 3, 3, seed=i) for i in range(2)] + [parameter(7, 4), parameter(5)]
+    given = list(gradients(every, 33))
+    straight = copy.deepcopy(every)
+    expected = follow(Soap(straight, 0.01, block=4), straight, given)
+    first = Soap(every, 0.01, block=4)
+    follow(first, every, given[:17])
+    second = Soap(every, 0.01, block=4)
+    unpack(pack(nn.ParameterList(every), None, first), nn.ParameterList(every), None, second)
+    assert all(map(torch.equal, follow(second, every, given[17:]), expected))
+
+
+def test_a_state_with_other_blocks_is_refused_in_a_sentence():
+    p = parameter(5, 6)
+    one, other = Soap([p], block=6), Soap([p], block=3)
+    follow(one, [p], gradients([p], 1))
+    with pytest.raises(ValueError, match=r"cut long matrices otherwise.*begin again"):
+        other.load_state_dict({**one.state_dict(), "param_groups": other.state_dict()["param_groups"]})
 
 
 # --- laws of Muon --------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from biasbound.models.correction import always
 from biasbound.models.emulator import Emulator, broken_by, collected, load
 from biasbound.models.method import Method
 from biasbound.models.task import Task
+from biasbound.nets.compiled import compiled
 from biasbound.study.config import RolloutConfig
 from biasbound.study.jobs import RolloutJob
 from biasbound.study.stages.material import seeded
@@ -106,6 +107,8 @@ class Starts:
     @classmethod
     def of(cls, emulator: Emulator, data: Trajectories, options: RolloutConfig, seed: int = 0) -> Starts:
         require_fit(emulator, data)
+        if options.compile:
+            compiled(emulator.model.net)
         count = min(options.trajectories or len(data), len(data))
         task, known = emulator.model.frame.task, data.layout.frames
         frames = answered(task, known, options.steps)
@@ -169,13 +172,15 @@ def predict(
     members: int = 1,
     seed: int = 0,
     constrain: str | None = None,
+    compile: bool = False,
     overwrite: bool = False,
 ) -> Written:
     """Write a rollout from the first frames of every trajectory, as .nc, .zarr, .h5 or .npy, frame by frame.
 
     Memory does not grow with `steps` (by default to the end of the data). Channels, units, axes and coordinates are
     those of the data. The values are those of `Emulator.rollout` with a generator of this seed. The file is whole, or it
-    is not there. `constrain` names one of `biasbound.core.constraints.CONSTRAINTS`, which every state then obeys.
+    is not there. `constrain` names one of `biasbound.core.constraints.CONSTRAINTS`, which every state then obeys. With
+    `compile` the network is compiled first (torch.compile), which pays for long rollouts.
 
     >>> from biasbound.models.model import Frame, make
     >>> from biasbound.models.normalise import Normalisation
@@ -184,7 +189,7 @@ def predict(
     >>> predict(still, data, "rollout.npy", members=2).shape
     (2, 3, 9, 1, 16)
     """
-    wanted = RolloutConfig(steps=steps, members=members, seed=seed)
+    wanted = RolloutConfig(steps=steps, members=members, seed=seed, compile=compile)
     return write_rollout(emulator, data, Path(path), wanted, constrain=constrain, overwrite=overwrite)
 
 
