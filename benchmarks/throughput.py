@@ -10,6 +10,8 @@ What is compared runs in turn, round after round in one process, so that a noisy
   timed;
 - the machine's matrix product (1024 × 1024, float32), which is what "peak" means here.
 
+It ends with a table of its bars; throughput_table.py has the bars of all scripts.
+
 A proxy-unrolled update (u = 1, n = 0) and one that unrolls the full chain of `linear(20)` are held against teacher
 forcing; "in turn" is the proxy with its three network calls one after the other, and noise of its own. SOAP is held
 against Adam by means over the rounds: let them be a multiple of ten, after which it refreshes its basis.
@@ -23,14 +25,17 @@ from __future__ import annotations
 
 import argparse
 import copy
+import json
 import statistics
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 import torch
 from plain_unet import DECAY, LADDER, RATE, Plain
+from throughput_table import bars, show
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -156,26 +161,30 @@ def with_threads(threads: int, run: Callable[[], object]) -> Callable[[], object
     return inner
 
 
-def measure_case(name: str, rounds: int, threads: Iterable[int], compile_it: bool, chain: bool) -> None:
+Figures = dict[str, list[float]]  # eager, and compiled where that was measured
+
+
+def measure_case(name: str, rounds: int, threads: Iterable[int], compile_it: bool, chain: bool) -> Figures:
     ours, plain = checked_pair(name, False)
     matrix = torch.randn(1024, 1024)
     single: Runs = {"ours": ours.update(), "plain": plain.update, "frame": ours.frame, "plain frame": plain.frame}
     single |= {
         "soap": ours.update(optimiser="soap"),
         "proxy": ours.update("proxy"),
-        "proxy in turn": ours.update("proxy in turn"),
         "product": lambda: matrix @ matrix,
     }
     if compile_it:
         fast = checked_pair(name, True)[0]
         compiled(fast.net)
         single |= {"compiled": fast.update(), "compiled frame": fast.frame}
+        single |= {"compiled soap": fast.update(optimiser="soap")}
     runs: Runs = {}
     for n in threads:
         runs |= {f"{key} {n}": with_threads(n, run) for key, run in single.items()}
     work, first = flops(single["ours"]), min(threads)
     if chain:
-        runs[f"full chain {first}"] = with_threads(first, ours.update("full chain"))
+        for loss in ("proxy in turn", "full chain"):
+            runs[f"{loss} {first}"] = with_threads(first, ours.update(loss))
     t = Timed(runs, rounds)
     config, points, batch = CASES[name]
     print(f"\n{name}: {ours.net.parameter_count:,} parameters, {points}{f' × {points}' * (config.dims - 1)} points, batch {batch}")  # fmt: skip
@@ -188,19 +197,29 @@ def measure_case(name: str, rounds: int, threads: Iterable[int], compile_it: boo
             f"{batch / t.cpu(f'frame {n}'):<10.0f}{t.ratio(f'plain frame {n}', f'frame {n}'):<12.2f}"
             f"{rate:5.1f} ({100 * rate / peak:.0f} %)  {peak:.1f}"
         )
-        if compile_it:
-            share = work / t.cpu(f"compiled {n}") / 1e9 / peak
-            over_plain = t.ratio(f"plain {n}", f"compiled {n}"), t.ratio(f"plain frame {n}", f"compiled frame {n}")
-            print("         compiled: training {:.2f}× plain, frames {:.2f}× plain".format(*over_plain), f"({100 * share:.0f} %)")  # fmt: skip
-    over = {key: t.ratio(f"{key} {first}", f"ours {first}") for key in ("proxy", "proxy in turn")}
-    # SOAP refreshes its basis every ten updates: the mean, not the median, knows what that costs.
-    soap = sum(cpu for cpu, _ in t[f"soap {first}"]) / sum(cpu for cpu, _ in t[f"ours {first}"])
-    print(
-        f"SOAP over Adam: {soap:.2f}×\nagainst teacher forcing: proxy unrolled {over['proxy']:.2f}× (in turn "
-        f"{over['proxy in turn']:.2f}×)"
-    )
     if chain:
-        print(f"full chain of 20 levels {t.ratio(f'full chain {first}', f'ours {first}'):.1f}×")
+        in_turn, full = (t.ratio(f"{loss} {first}", f"ours {first}") for loss in ("proxy in turn", "full chain"))
+        print(f"against teacher forcing: proxy in turn {in_turn:.2f}×, full chain of 20 levels {full:.1f}×")
+    figures = figures_of(t, first, work, compile_it)
+    for what, of in figures.items():
+        print(f"{what}: {of[0]:.2f}" + (f", compiled {of[1]:.2f}" if len(of) > 1 else ""), flush=True)
+    return {f"{what} {name}": of for what, of in figures.items()}
+
+
+def figures_of(t: Timed, n: int, work: int, compile_it: bool) -> Figures:
+    """What the bars are about, with n threads."""
+    peak, ways = 2 * 1024**3 / t.cpu(f"product {n}"), {"ours": ""} | ({"compiled": "compiled "} if compile_it else {})
+
+    def mean(name: str) -> float:  # SOAP refreshes its basis every ten updates, which a median would not know
+        return sum(cpu for cpu, _ in t[f"{name} {n}"])
+
+    return {
+        "training": [t.ratio(f"plain {n}", f"{way} {n}") for way in ways],
+        "rollout": [t.ratio(f"plain frame {n}", f"{way}frame {n}") for way in ways.values()],
+        "gemm": [work / t.cpu(f"{way} {n}") / peak for way in ways],
+        "soap": [mean(f"{prefix}soap") / mean(way) for way, prefix in ways.items()],
+        "proxy": [t.ratio(f"proxy {n}", f"ours {n}")],
+    }
 
 
 if __name__ == "__main__":
@@ -210,7 +229,15 @@ if __name__ == "__main__":
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--compile", action="store_true", help="measure torch.compile too")
     parser.add_argument("--brief", action="store_true", help="leave out the full chain, which takes half of the time")
+    parser.add_argument("--json", type=Path, help="also write the figures there, for throughput_table.py")
     options = parser.parse_args()
     torch.set_num_threads(min(options.threads))
+    found: Figures = {}
     for case in options.cases:
-        measure_case(case, options.rounds, options.threads, options.compile, not options.brief)
+        found |= measure_case(case, options.rounds, options.threads, options.compile, not options.brief)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    table = bars()
+    for key in found.keys() & table.keys():
+        table[key].found = found[key]
+    show({key: bar for key, bar in table.items() if bar.found})

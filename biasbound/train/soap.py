@@ -45,7 +45,7 @@ class Soap(Stacked):
         *,
         betas: tuple[float, float] = (0.95, 0.95),
         every: int = 10,
-        block: int = 128,
+        block: int = 144,
     ) -> None:
         super().__init__(parameters, lr=lr, weight_decay=weight_decay, betas=betas, every=every, block=block)
 
