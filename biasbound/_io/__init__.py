@@ -221,7 +221,8 @@ def _reason(error: ValidationError) -> str:
     """The first thing that is wrong, and where in the value it stands."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
-    return f"{place}: {first['msg']}" if place else str(first["msg"])
+    said = str(first["msg"]).removeprefix("Value error, ")  # of our own checks
+    return f"{place}: {said}" if place else said
 
 
 def as_kind(kind: type[T] | Any, value: Any, where: str) -> T:

@@ -24,9 +24,10 @@ DENSEST = 2000  # declared over stored bytes: deflate reaches 1032
 def open_regular(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to read from its beginning; a pipe, a device or a folder is refused, and never waited for."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError(f"{path} is not a regular file (a pipe, a device or a folder); give one")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError(f"{path} is not a regular file (a pipe, a device or a folder); give one")
         yield file
 
 
@@ -41,7 +42,10 @@ def read_bounded(path: str | os.PathLike[str], most: int = TEXT) -> bytes:
 
 def listed(folder: Path, most: int = FILES) -> list[Path]:
     """All regular files below a folder, by name; one with too many is hardly a folder of data."""
-    found = list(islice((p for p in folder.rglob("*") if p.is_file()), most + 1))
+    try:
+        found = list(islice((p for p in folder.rglob("*") if p.is_file()), most + 1))
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be looked through ({error}); name the folder of the data alone") from None
     if len(found) > most:
         raise ValueError(f"{folder} holds more than {most:,} files; name the folder that holds the data alone")
     return sorted(found)

@@ -67,7 +67,12 @@ def _standard(name: str, levels: int, told: dict[str, Any]) -> Any:
     takes = inspect.signature(make).parameters
     if unknown := [option for option in told if option not in takes]:
         raise ValueError(f"the {name} schedule has no {_option(unknown[0])}: leave it out")
-    schedule = make(levels, **told)
+    try:
+        schedule = make(levels, **told)
+    except TypeError as error:  # of something else that the user named
+        raise ValueError(f"{name} makes no schedule of a number of levels: {error}") from error
+    if not isinstance(schedule, Schedule):
+        raise ValueError(f"{name} makes no schedule: it returned {type(schedule).__name__}")
     ends = {"sigma_min": schedule.sigma[0], "sigma_max": schedule.sigma[-1]}
     for option, found in ends.items():
         if told.get(option, found) != found:

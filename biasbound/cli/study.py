@@ -19,8 +19,9 @@ from biasbound.cli.streams import columns
 from biasbound.cli.wish import STUDY_COMMANDS, Wish
 from biasbound.metrics.rows import read_rows
 from biasbound.report.tables import demo_table
+from biasbound.study.checks import about
 from biasbound.study.execute import Manner, collect, make_units
-from biasbound.study.folder import RunDir, Unit, open_run, save_config
+from biasbound.study.folder import RunDir, Unit, open_run, require_place, save_config
 from biasbound.study.graph import study_units
 from biasbound.study.plan import require_possible
 from biasbound.study.view import watching
@@ -47,6 +48,12 @@ def study(wish: Wish) -> int:
     if first and wish.warning:
         print(f"warning: {wish.warning}", file=sys.stderr)
     require_possible(wish.config)
+    require_place(wish.run)
+    if wish.figures:
+        from biasbound.report.figures import known_figures
+
+        with about("--figure"):
+            known_figures(wish.figures)
     if wish.dry:
         dry_run(wish.run, wish.config, units, manner)
         return 0

@@ -124,4 +124,8 @@ CONSTRAINTS: dict[str, Callable[[Grid], Projection]] = home(
 
 def constraint(name: str, layout: Grid) -> Projection:
     """The projection of this name for states of a layout."""
-    return find(CONSTRAINTS, name)(layout)
+    make = find(CONSTRAINTS, name)
+    try:
+        return make(layout)
+    except TypeError as error:  # of something else that the user named
+        raise ValueError(f"{name} makes no projection for a layout of data: {error}") from error

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, get_type_hints
 
+import torch
+
 from biasbound._io import as_kind, plain
 from biasbound.data.layout import Source, Split
 from biasbound.flows import FLOWS
@@ -59,11 +61,20 @@ def source(name: str, size: str = "small", split: Split = "train", seed: int = 0
         raise ValueError(f"{name} has no test set {test!r}; it has {', '.join(tests)}")
     types = get_type_hints(kind)
     given = {n: as_kind(types[n], v, f"setting {n} of {name}") for n, v in changes.items()}
+    if "device" in given:
+        _require_device(given["device"], name)
     try:
         made: Source = kind(split=split, seed=seed, **sizes[size].of(split, test) | given)
     except ArithmeticError as error:  # of numbers that are larger or smaller than any flow
         raise ValueError(f"{name} cannot be computed with {plain(given)} ({error}); choose other settings") from None
     return made
+
+
+def _require_device(device: str, name: str) -> None:
+    try:
+        torch.empty(0, device=device).cpu()  # of meta there is nothing to bring back
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ValueError(f"setting device of {name}: {device!r} is not here; use cpu") from None
 
 
 def settings_of(changes: Mapping[str, Any]) -> Mapping[str, Any]:

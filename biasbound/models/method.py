@@ -40,6 +40,7 @@ __all__ = ["ADAPTIVE", "FINETUNES", "GUESSES", "Method", "method", "order_of", "
 
 ADAPTIVE = "adaptive"
 GUESSES = ("persistence", "interpolation")  # what a table compares all others with
+CALLS = 10_000  # network calls per step that a sampler may be asked for
 OLD = {"unet": "direct"}  # names that older records and configs use
 LATER = {"later": True}  # a field that older keys do not know
 
@@ -74,8 +75,8 @@ class Method:
                 raise ValueError(f"{name} is one of {', '.join(choices)}, not {told!r}")
         if self.network:
             find(NETS, self.network)
-        if self.calls < 0:
-            raise ValueError(f"calls counts network calls per step, from 1 on: {self.calls}")
+        if not 0 <= self.calls <= CALLS:
+            raise ValueError(f"calls counts network calls per step, from 1 to {CALLS:,}: {self.calls}")
         if self.unroll < 0 or (self.pushforward and not self.unroll):
             raise ValueError("unroll counts frames beyond the first, and pushforward needs at least one")
 
@@ -260,7 +261,7 @@ def _meaning(option: str, label: str) -> tuple[str, Any]:
         return "unroll", int(unrolled[2])
     if option in ("residual", "focus"):
         return option, True
-    if option.isdecimal():
+    if option.isdecimal() and int(option):
         return "calls", int(option)
     if option in known(PREDICTIONS):
         return "prediction", option

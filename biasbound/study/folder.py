@@ -153,6 +153,14 @@ BEGUN = {
 }  # all that a start leaves which is killed before the folder has its mark
 
 
+def require_place(path: Path) -> None:
+    """Refuse what stands where a run should be made and is none."""
+    if (path / "run.json").exists() or not path.exists():
+        return
+    if not path.is_dir() or {p.name for p in path.iterdir()} - BEGUN:
+        raise ValueError(f"{path} exists and is not a run folder; name another one")
+
+
 def open_run(path: Path, config: Config | None = None) -> RunDir:
     """The run in this folder: a new one when `config` is given, else as it was saved.
 
@@ -170,8 +178,7 @@ def open_run(path: Path, config: Config | None = None) -> RunDir:
         return RunDir(path, read_config(path / "config.yaml") if config is None else config)
     if config is None:
         raise ValueError(f"{path} is not a run folder (it has no run.json); `biasbound run` makes one")
-    if path.exists() and (not path.is_dir() or {p.name for p in path.iterdir()} - BEGUN):
-        raise ValueError(f"{path} exists and is not a run folder; name another one")
+    require_place(path)
     make_folder(path)
     run = RunDir(path, config)
     save_config(run)

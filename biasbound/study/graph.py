@@ -11,11 +11,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from biasbound._io import listed
 from biasbound.core.denoise import PREDICTIONS
 from biasbound.metrics import METRICS
 from biasbound.models.method import Method, method
-from biasbound.models.model import MODELS, Settings
+from biasbound.models.model import MODELS, Frame, Settings, make
 from biasbound.models.task import TASKS
 from biasbound.registry import find, known
 from biasbound.study.checks import about
@@ -132,12 +134,20 @@ def _training(config: Config, base: Method) -> dict[str, Any]:
 
 def _given(config: Config, base: Method) -> dict[str, Any]:
     """Options of its model that the config gives."""
+    with about("baselines.options"):
+        for name in config.baselines.options:
+            find(MODELS, name)
     found = config.baselines.options.get(base.model, {})
     taken = set(signature(find(MODELS, base.model)).parameters) - {"net", "frame", "schedule"}
     if unknown := sorted(found.keys() - taken):
         raise ValueError(
             f"baselines.options.{base.model} has no {unknown[0]}; it has {', '.join(sorted(taken)) or 'none'}"
         )
+    try:
+        if found:
+            make(base.model, nn.Identity(), Frame(1), found)  # refused before anything is trained
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"baselines.options.{base.model} {found}: {error}") from None
     return found
 
 

@@ -9,11 +9,12 @@ import torch
 from biasbound.core.schedule import log_uniform
 from biasbound.data.batches import Batch
 from biasbound.data.layout import Layout
-from biasbound.models.method import Method, method
+from biasbound.models.method import Method
 from biasbound.models.model import Model, Settings
 from biasbound.nets import NetSpec
 from biasbound.study.config import Config
 from biasbound.study.folder import Unit
+from biasbound.study.graph import methods_of
 from biasbound.study.stages.material import network_for, task_of
 from biasbound.study.stages.search import fit_options
 from biasbound.train.footprint import of_step, of_update
@@ -59,10 +60,11 @@ def rollout_bytes(config: Config, units: Iterable[Unit], layout: Layout) -> dict
     """Of each rollout over test data of this layout, by the name of its unit; left out where a network has to see values."""
     found: dict[str, int] = {}
     known: dict[str, int | None] = {}
+    methods = methods_of(config.methods)  # a label leaves out where a schedule file is
     for unit in units:
         if unit.stage == "rollout":
             if unit.label not in known:
-                known[unit.label] = _rolled(config, method(unit.label), layout)
+                known[unit.label] = _rolled(config, methods[unit.label], layout)
             if (size := known[unit.label]) is not None:
                 found[unit.name] = size
     return found

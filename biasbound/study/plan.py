@@ -10,10 +10,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from biasbound.data.layout import Layout, Split
 from biasbound.models.method import Method
 from biasbound.models.model import MODELS, Model
-from biasbound.nets import NetSpec
+from biasbound.nets import NETS, NetSpec
 from biasbound.registry import find
+from biasbound.study.checks import about
 from biasbound.study.config import Config
 from biasbound.study.folder import TRAININGS, Unit
+from biasbound.study.graph import methods_of
 from biasbound.study.memory import training_bytes
 from biasbound.study.stages.data import found, source_of
 from biasbound.study.stages.material import network_for, task_of
@@ -43,6 +45,14 @@ def require_possible(config: Config) -> None:
         )
     if config.train.batch > (pairs := layout.trajectories * (layout.frames - task.window())):
         raise ValueError(f"train.batch is {config.train.batch}, but the training data have {pairs} pairs")
+    for label, each in methods_of(config.methods).items():
+        if task.past + (past := each.recipe(config.finetune.unroll).unroll) >= layout.frames:
+            raise ValueError(
+                f"methods: {label} unrolls {past} frames beyond the first, but trajectories have {layout.frames}"
+            )
+    with about("network.others"):
+        for name in config.network.others:
+            find(NETS, name)
     test = layout_of(config, "test")
     if (wanted.trajectories or 1) > test.trajectories:
         raise ValueError(f"rollout.trajectories is {wanted.trajectories}, but the test split has {test.trajectories}")

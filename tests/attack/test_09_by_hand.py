@@ -218,3 +218,45 @@ def test_a_module_that_fails_while_it_is_imported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="cannot import fails:x: division by zero"):
         imported("fails:x")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("schedule", "make", "os:system", "--out", "s.json"),
+        ("schedule", "make", "os:strerror", "--out", "s.json"),
+        ("predict", "e", "--data", "waves.h5", "--out", "q.npy", "--constrain", "os:system"),
+    ],
+    ids=" ".join,
+)
+def test_something_else_that_was_named(words, good):
+    code, said = child(words, good)
+    assert code == 2
+    assert "makes no" in said
+
+
+@pytest.mark.parametrize("name", ["waves.h5", "e"])
+def test_a_dry_run_says_that_something_is_in_the_way(name, good):
+    code, said = child(("run", name, "--preset", "ks-smoke", "--dry-run", "--jobs", "1"), good)
+    assert code == 2
+    assert "is not a run folder" in said
+
+
+def test_a_dry_run_of_a_schedule_file(good, capsys, monkeypatch):
+    """The file's place stands in the method and not in its label."""
+    monkeypatch.chdir(good)
+    assert main(["run", "nowhere", "--preset", "ks-smoke", "--methods", "l.json-v", "--dry-run", "--jobs", "1"]) == 0
+    assert "05-rollout/l-v" in capsys.readouterr().out
+
+
+def test_options_of_models_are_tried_before_a_training(good):
+    line = ("run", "r", "--preset", "ks-smoke", "--methods", "edm", "--dry-run", "--jobs", "1", "--baselines.options")
+    for value in ("{edm: {sigma_max: -1}}", "{edm: {sigma_max: x}}"):
+        code, said = child((*line, value), good)
+        assert code == 2
+        assert "baselines.options.edm" in said
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path, capsys):
+    assert main(["run", str(tmp_path / "r"), "--config", str(tmp_path), "--dry-run"]) == 2
+    assert f"{tmp_path} is not a regular file" in capsys.readouterr().err

@@ -49,6 +49,8 @@ class Reconstruct(Observed):
             raise ValueError(f"task.options.sensors counts known points: at least 1, not {self.sensors}")
         if not 0 <= self.noise < math.inf:
             raise ValueError(f"task.options.noise is a standard deviation: 0 or more, not {self.noise}")
+        if self.seed < 0:
+            raise ValueError(f"task.options.seed must be at least 0, not {self.seed}")
         if self.grid and self.placed == "regular":
             _regular(self.grid, self.sensors)
         if self.grid and self.sensors > math.prod(self.grid):
