@@ -61,7 +61,7 @@ def command_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 def _command(commands: Any, run: str, what: str, example: str = "") -> argparse.ArgumentParser:
     """A command, called as the function of `biasbound.cli` that does it."""
     epilog = f"example: biasbound {example}" if example else None
-    made: argparse.ArgumentParser = commands.add_parser(run.partition(":")[2], help=what, epilog=epilog)
+    made: argparse.ArgumentParser = commands.add_parser(run.partition(":")[2].rstrip("_"), help=what, epilog=epilog)
     made.set_defaults(run=f"biasbound.cli.{run}")
     return made
 
@@ -231,7 +231,7 @@ def _score(commands: Any) -> None:
 
 
 def _schedule(commands: Any) -> None:
-    what = "make, look at, draw, export and choose noise schedules"
+    what = "make, look at, draw, exchange and choose noise schedules"
     verbs = commands.add_parser("schedule", help=what).add_subparsers(
         title="commands", required=True, metavar="COMMAND"
     )
@@ -259,6 +259,10 @@ def _schedule(commands: Any) -> None:
     add("file", metavar="FILE", help="a schedule file")
     add("--format", choices=EXPORTS, default="txt", help="the file that they read (docs/interop.md)")
     add("--out", required=True, help="file to write", **FILE)
+    what = "read a schedule of another program, in any format of `export`"
+    add = _command(verbs, "schedules:import_", what, "schedule import sigmas.json --out ladder.json").add_argument
+    add("file", help="their file", **FILE)
+    add("--out", required=True, metavar="FILE", help="JSON file to write")
     _front(verbs)
 
 

@@ -1,4 +1,4 @@
-"""`biasbound schedule …`: make, look at, draw, export and choose noise schedules."""
+"""`biasbound schedule …`: make, look at, draw, exchange and choose noise schedules."""
 
 import argparse
 import inspect
@@ -8,7 +8,7 @@ from typing import Any
 from biasbound._io import replacing, write_json, write_text
 from biasbound.cli.subject import Subject, subject_of
 from biasbound.core.front import at_most, best_schedule, inference_error, optimal_schedules
-from biasbound.core.interop.text import TEXTS
+from biasbound.core.interop.text import TEXTS, read
 from biasbound.core.noise import log_snr
 from biasbound.core.schedule import LEVELS, SCHEDULES, Schedule, log_uniform
 from biasbound.registry import allow, find
@@ -117,6 +117,13 @@ def export(given: argparse.Namespace) -> None:
             f"diffusers keeps its table in float32, which is too coarse for σ_0 = {schedule.sigma[0]:.3g}: "
             "use Schedule.load(…).to_diffusers() there"
         )
+
+
+def import_(given: argparse.Namespace) -> None:
+    """Write our own schedule file from one of another program."""
+    schedule = read(given.file)
+    schedule.save(given.out)
+    print(f"wrote {given.out}: {len(schedule)} levels; look at it with: biasbound schedule show {given.out}")
 
 
 def front(given: argparse.Namespace) -> None:
