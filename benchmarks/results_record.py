@@ -66,7 +66,9 @@ def scientific(value: float, digits: int = 2) -> str:
 
 
 def fixed(value: float, digits: int = 2) -> str:
-    return f"{value:.{digits}f}" if math.isfinite(value) else "∞"
+    if not math.isfinite(value):
+        return "∞"
+    return f"{value:.{digits}f}" if abs(value) < 1e4 else scientific(value, 1)  # of a rollout that has escaped
 
 
 def significant(value: float, digits: int = 3) -> str:
