@@ -9,8 +9,8 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ def child(words: tuple[str, ...], folder: Path, prepare: Callable[[], Any] = lam
             os.close(reading)
             os._exit(_called(words, folder, prepare, writing))
         finally:
-            traceback.print_exc(file=sys.__stderr__)
             os._exit(99)  # of the harness itself
     os.close(writing)
     with os.fdopen(reading, "rb") as said:
@@ -60,7 +59,8 @@ def _called(words: tuple[str, ...], folder: Path, prepare: Callable[[], Any], wr
     except SystemExit as stop:
         code = int(stop.code or 0)
     if sys.stderr is not None:
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stderr.flush()
     return code
 
 

@@ -1,16 +1,24 @@
 """Everything that can be known before work begins is checked before, also by a dry run; the option is named."""
 
 import json
+from functools import lru_cache
 
 import pytest
 from calling import called, refused
 from lines import Accepted, _refused, bad_lines, nonsense, options
 
+from biasbound.cli import wish
 from biasbound.study.config import Config, DataConfig, RolloutConfig
 from biasbound.study.execute import Manner
 from biasbound.study.plan import require_possible
 
 SOME = nonsense()
+PARSERS = lru_cache(wish._parser)  # each takes longer to make than to use
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch):
+    monkeypatch.setattr(wish, "_parser", PARSERS)
 
 
 @pytest.mark.parametrize("line", SOME[::7], ids=lambda line: line[0][-1])

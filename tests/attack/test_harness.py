@@ -1,6 +1,7 @@
 """The short part of the attack (`make attack` has the long one): some damaged files, lines and kills, seeds kept."""
 
 import shutil
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from files import Shelf
 from kills import siege
 from lines import bad_lines, line_cases
 from specimens import SPECIMENS
+
+from biasbound.cli import wish
 
 pytestmark = pytest.mark.long
 CASES = [line for line in (Path(__file__).parent / "cases.txt").read_text().splitlines() if line and line[0] != "#"]
@@ -43,7 +46,8 @@ def test_what_was_found_before_is_not_found_again(shelf):
     assert found.cases == len(CASES) > 0
 
 
-def test_bad_lines():
+def test_bad_lines(monkeypatch):
+    monkeypatch.setattr(wish, "_parser", lru_cache(wish._parser))  # each takes longer to make than to use
     found = fought(line_cases(list(bad_lines(25, seed=7))))
     assert found.findings == []
     assert found.refused == 25
