@@ -30,14 +30,16 @@ class Bar:
     found: list[float] = field(default_factory=list)
 
     @property
-    def reached(self) -> bool:
-        """By any of the ways that a user has."""
-        return any(one <= self.bar if self.most else one >= self.bar for one in self.found)
+    def reached(self) -> str:
+        """In which of the ways that a user has."""
+        met = [one <= self.bar if self.most else one >= self.bar for one in self.found]
+        if not met or all(met) or not any(met):
+            return "not run" if not met else "yes" if all(met) else "NO"
+        return "eager only" if met[0] else "compiled only"
 
     def line(self) -> str:
         told = [f"{one:.2f}" if math.isfinite(one) else "–" for one in self.found] + ["–"] * (2 - len(self.found))
-        verdict = ("yes" if self.reached else "NO") if self.found else "not run"
-        return f"| {self.what} | {'≤' if self.most else '≥'} {self.bar:g} | {told[0]} | {told[1]} | {verdict} |"
+        return f"| {self.what} | {'≤' if self.most else '≥'} {self.bar:g} | {told[0]} | {told[1]} | {self.reached} |"
 
 
 def bars() -> dict[str, Bar]:
