@@ -18,6 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SHAPES = ("1-D small", "2-D small", "2-D large")
+SOLVERS = ("ks", "kolmogorov-64", "kolmogorov-128")  # as solvers.py calls them, in its order
 
 
 @dataclass
@@ -55,7 +56,7 @@ def bars() -> dict[str, Bar]:
     }
     made |= {f"soap {shape}": Bar(f"SOAP over Adam, {shape}", 1.25, most=True) for shape in SHAPES}
     made |= {f"proxy {shape}": Bar(f"proxy over teacher forcing, {shape}", 2.2, most=True) for shape in SHAPES}
-    made |= {name: Bar(f"{name} over exponax", 1.0) for name in ("ks", "kolmogorov-64", "kolmogorov-128")}
+    made |= {name: Bar(f"{name} over exponax", 1.0) for name in SOLVERS}
     made |= {"processes": Bar("2 processes over 1, 2-D large", 1.7)}
     return made | {name: Bar(f"rows of ks-smoke as local, {name}", 1.0) for name in ("submitit", "dask")}
 
@@ -90,9 +91,9 @@ def measured(found: dict[str, Bar], rounds: int, skip: list[str]) -> None:
                 if name in found:
                     found[name].found = values
         if "solvers" not in skip:
-            ran("solvers.py", "--only", "ks", "kolmogorov-64", "kolmogorov-128", "--json", figures)
-            for row in json.loads(figures.read_text())["rows"]:
-                found[row["row"]].found = [row["contestants"]["exponax"]["ratio"]]
+            ran("solvers.py", "--only", *SOLVERS, "--json", figures)
+            for name, row in zip(SOLVERS, json.loads(figures.read_text())["rows"], strict=True):
+                found[name].found = [row["contestants"]["exponax"]["ratio"]]
         if "processes" not in skip:
             told = re.search(r"^two .*over one process ([\d.]+)", ran("two_processes.py", "--speed"), re.MULTILINE)
             assert told is not None
