@@ -174,7 +174,7 @@ class TrainConfig(TrainOptions):
 
     def __post_init__(self) -> None:
         bounded(self, "train", "evaluations", "pairs", "budget", "updates", "batch", least=1)
-        bounded(self, "train", "log_every", "checkpoint_every", least=1)
+        bounded(self, "train", "accumulate", "log_every", "checkpoint_every", least=1)
         bounded(self, "train", "lr", "clip", "epochs", above=0)
         bounded(self, "train", "lr_final", "warmup", "weight_decay", least=0)
         bounded(self, "train", "ema", least=0, below=1)

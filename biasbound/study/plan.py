@@ -8,6 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from biasbound.data.layout import Layout, Split
+from biasbound.data.symmetries import Symmetry
 from biasbound.models.method import Method
 from biasbound.models.model import MODELS, Model
 from biasbound.nets import NETS, NetSpec
@@ -47,9 +48,12 @@ def require_possible(config: Config) -> None:
         raise ValueError(f"train.batch is {config.train.batch}, but the training data have {pairs} pairs")
     for label, each in methods_of(config.methods).items():
         if task.past + (past := each.recipe(config.finetune.unroll).unroll) >= layout.frames:
+            option = "finetune.unroll" if each.finetune else "methods"
             raise ValueError(
-                f"methods: {label} unrolls {past} frames beyond the first, but trajectories have {layout.frames}"
+                f"{option}: {label} unrolls {past} frames beyond the first, but trajectories have {layout.frames}"
             )
+    for text in config.train.symmetries:
+        Symmetry.read(text, layout)
     with about("network.others"):
         for name in config.network.others:
             find(NETS, name)
