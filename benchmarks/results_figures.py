@@ -14,11 +14,24 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from results_rows import FLOWS, RECORD, ROOT, best, budgets, errors, kind, labels, panel, quartiles, table_rows
+from results_rows import (
+    FLOWS,
+    RECORD,
+    ROOT,
+    best,
+    budgets,
+    errors,
+    kind,
+    labels,
+    panel,
+    quartiles,
+    retrained,
+    table_rows,
+)
 
 from biasbound.core.panel import PANEL
 from biasbound.metrics.rows import Row, select
-from biasbound.models.method import order_of
+from biasbound.models.method import method, order_of
 from biasbound.report.errors import error_of
 from biasbound.report.style import PALETTE, curve, finish, grid_of, look
 
@@ -131,15 +144,11 @@ def schedules(record: Path) -> Figure | None:
         for place, name in enumerate(names):
             own = {row["calls"]: row["error"] for row in rows if row["schedule"] == name}
             curve(dense, sorted(own), [own[k] for k in sorted(own)], name, place, markevery=1)
-        _retrained(after, names, table_rows(flow, record), errors(flow)["one step"])
+        trained = (*table_rows(flow, record), *retrained(flow, record))
+        _retrained(after, names, trained, errors(flow)["one step"])
         finish(dense, x="network calls a step", y="one step, RMSE, one network", title=FLOWS[flow], log="y")
         finish(
-            after,
-            x="network calls a step",
-            y=f"one step, {units(flow)}, trained on it",
-            title=FLOWS[flow],
-            log="y",
-            legend=False,
+            after, x="network calls a step", y=f"one step, {units(flow)}, trained on it", title=FLOWS[flow], log="y"
         )
     return figure
 
@@ -151,7 +160,7 @@ def _retrained(axes: Axes, names: Sequence[str], rows: Sequence[Row], score: tup
         told, q = RETRAINED.match(label), quartiles(rows, label, *score)
         if told and q:
             found.setdefault(told[1], {})[int(told[2])] = q.median
-    ours = best(rows, (m for m in labels(rows, "ours") if "residual" in m), *score)
+    ours = best(rows, (m for m in labels(rows, "ours") if "residual" in m and not method(m).network), *score)
     if ours is not None:
         found["searched"] = {select(rows, method=ours[0])[0].nfe: ours[1].median}
     for name, own in found.items():

@@ -3,6 +3,7 @@
     results/record/FLOW              what `keep_run.py` kept of a run: rows, config, emulators, speed.json
     results/record/FLOW-ANYTHING     more of the same flow: other methods or seeds, or another ledger
     results/record/panel-FLOW.jsonl  what `schedule_panel.py` wrote
+    results/record/panel-FLOW        trainings on its ladders, whose levels cost a training more than the ledger says
     results/record/apebench/         what `apebench.py` kept
     results/record/tried.json        {"BAR, FLOW": what was tried where it was missed}
 
@@ -156,6 +157,12 @@ def panel(flow: str, record: Path = RECORD) -> list[dict[str, Any]]:
     """Rows of `schedule_panel.py`; none where there is no file."""
     path = record / f"panel-{flow}.jsonl"
     return read_lines(path, dict[str, Any]) if path.exists() else []
+
+
+def retrained(flow: str, record: Path = RECORD) -> tuple[Row, ...]:
+    """Rows of networks that were trained on the panel's ladders."""
+    path = record / f"panel-{flow}" / "results.jsonl"
+    return tuple(read_rows(path)) if path.exists() else ()
 
 
 def apebench(record: Path = RECORD) -> dict[str, list[float]]:
