@@ -139,8 +139,8 @@ def report(python: Path, folder: Path, data: Path) -> None:
         )
     for name, scores in groups.items():
         quartiles = statistics.quantiles(scores, n=4, method="inclusive") if len(scores) > 1 else []
-        ends = f" [{quartiles[0]:.3f}, {quartiles[2]:.3f}]" if quartiles else ""
-        print(f"{name:44} {statistics.median(scores):.3f}{ends}  {len(scores)} seed{'s' * (len(scores) > 1)}")
+        ends = f" [{quartiles[0]:.3g}, {quartiles[2]:.3g}]" if quartiles else ""
+        print(f"{name:44} {statistics.median(scores):.3g}{ends}  {len(scores)} seed{'s' * (len(scores) > 1)}")
 
 
 def main() -> None:

@@ -150,7 +150,7 @@ def ape(record: Path) -> Iterator[Bar]:
         yield Bar(
             "APEBench, at most 33,000 parameters",
             "ks",
-            f"{found[name]:.3f}",
+            f"{found[name]:.3g}",
             f"< {APEBENCH}",
             found[name] < APEBENCH,
             of,

@@ -249,8 +249,9 @@ def ape(record: Path = RECORD) -> str:
     for name, scores in apebench(record).items():
         q = Quartiles.of(scores)
         assert q is not None  # every name has a score
-        ends = f"({q.low:.3f}, {q.high:.3f})" if q.seeds > 1 else ""
-        cells = Cell(name), Cell(f"{q.median:.3f}", ends), Cell("0" if name == "persistence" else "≤ 33,000")
+        low, median, high = map(significant, (q.low, q.median, q.high))
+        ends = f"({low}, {high})" if q.seeds > 1 else ""
+        cells = Cell(name), Cell(median, ends), Cell("0" if name == "persistence" else "≤ 33,000")
         ours.append(Line((Cell("" if ours else "here"), *cells, Cell(str(q.seeds)))))
     if not ours:
         return ""
