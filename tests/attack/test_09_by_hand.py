@@ -5,7 +5,9 @@ import json
 import os
 import signal
 import socket
+import warnings
 
+import h5py
 import numpy as np
 import pytest
 from commands import inputs
@@ -260,3 +262,17 @@ def test_options_of_models_are_tried_before_a_training(good):
 def test_a_folder_in_the_place_of_a_file_is_named(tmp_path, capsys):
     assert main(["run", str(tmp_path / "r"), "--config", str(tmp_path), "--dry-run"]) == 2
     assert f"{tmp_path} is not a regular file" in capsys.readouterr().err
+
+
+def test_a_file_that_lost_its_dimensions_is_refused_without_a_warning(tmp_path):
+    """In a fresh interpreter h5netcdf's warning stood before our sentence."""
+    fields = np.random.default_rng(0).normal(size=(2, 4, 1, 8)).astype(np.float32)
+    save(Trajectories.from_array(fields, dt=0.1, channels=["u"]), tmp_path / "a.nc")
+    with h5py.File(tmp_path / "a.nc", "r+") as file:
+        del file["u"]
+        file["u"] = np.zeros((1, 9, 3), np.float32)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(ValueError, match=r"a\.nc: found no field"):
+            load(tmp_path / "a.nc")
+    assert [str(each.message) for each in told] == []

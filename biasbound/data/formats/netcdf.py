@@ -47,7 +47,10 @@ def read(path: Path, options: ReadOptions | None = None) -> Trajectories:
     if engine == "h5netcdf":
         opened(path).close()  # a truncated file gets its own sentence
     quick = {"quick": partial(_quick, path)} if engine == "h5netcdf" else {}
-    return opened_dataset(partial(open_dataset, path, engine), options or ReadOptions(), str(path), **quick)
+    # Of arrays without named dimensions h5netcdf warns on the terminal, unless it is told how to name them.
+    named = {"phony_dims": "access"} if engine == "h5netcdf" else {}
+    made = partial(open_dataset, path, engine, **named)
+    return opened_dataset(made, options or ReadOptions(), str(path), **quick)
 
 
 def _quick(path: Path, column: Labelled) -> Reader:
