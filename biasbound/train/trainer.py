@@ -123,7 +123,7 @@ class Trainer:
         if isinstance(data, Loader) and data.ahead:
             self.data = Ahead(data, self._asked())
         if self.rank.world > 1 and self.shards is None:
-            self.objective = DistributedDataParallel(self.objective)
+            self.objective = DistributedDataParallel(self.objective, gradient_as_bucket_view=True)
 
     def _asked(self) -> Iterator[Int64[np.ndarray, " b"]]:
         """The indices that all updates to come ask for, for reading ahead."""
