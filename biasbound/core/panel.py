@@ -12,6 +12,7 @@ level; those with more than one call end at the lowest.
                            found exactly. Where τ is drawn ∝ (1/(τ² + c²) − 1/(u² + c²))/τ³ instead of integrated over,
                            the quotient ‖…‖²/(1/(τ² + c²) − 1/(u² + c²)) is left of it: the same sum, as an estimate
     greedy                 Algorithm 2, with the least τ that needs so many calls
+    predicted              least error as the biases of Algorithm 2 predict it (`core.predicted`)
     front                  least measured error (`core.front`)
 
 All integrals and steps are over the given levels. What is found by measurement is given levels among these, so that no
@@ -37,6 +38,7 @@ from biasbound.core.front import optimal_schedules
 from biasbound.core.interop.edm import as_edm, levels_of
 from biasbound.core.noise import Condition, State, alpha_bar, draw
 from biasbound.core.ode import karras
+from biasbound.core.predicted import predicted_schedules
 from biasbound.core.schedule import Schedule, cosine, linear, log_uniform, sigmoid
 from biasbound.core.search import ForcedTransition, greedy_schedule, start_level
 
@@ -98,6 +100,11 @@ class Dense:
         return TwoStepTable(
             dict.fromkeys(self.levels.sigma, self.denoiser), self.x, self.y, Measure(self.draws, generator=noise)
         )
+
+    @cached_property
+    def predicted(self) -> dict[int, tuple[Schedule, float]]:
+        """Ladders for every number of calls, with their predicted errors."""
+        return predicted_schedules(self.levels, self.table.clean_error, self.table, len(self.levels))
 
 
 def quantiles(lengths: Sequence[float], count: int) -> list[int]:
@@ -208,6 +215,7 @@ PANEL: Mapping[str, Callable[[Dense, int], Schedule | None]] = {
     "score-optimal": _measured(lambda d, k: quantiles(score_steps(d), k), "score-optimal"),
     "ays": _measured(lambda d, k: least_sum(ays_cost(d), k), "ays"),
     "greedy": _greedy,
+    "predicted": lambda dense, calls: dense.predicted[calls][0],
 }
 
 
