@@ -1,9 +1,10 @@
 """Keep the record of a run: python benchmarks/keep_run.py RUN results/NAME [--curves] [--emulators [SEED …]] [--speed]
 
-Copies results.jsonl, config.yaml, the searched schedules and the provenance of every unit (commit, machine, seed, times);
-with --curves also what was measured during search, training and evaluation, from which figures are drawn; with --emulators
-the emulators too, of all seeds or of those given, which `biasbound evaluate` scores again; with --speed the milliseconds of
-CPU time that a step of one trajectory takes on one thread, for every method, as speed.json.
+Copies results.jsonl, config.yaml, the searched schedules, the schedule files of methods, and the provenance of every unit
+(commit, machine, seed, times); with --curves also what was measured during search, training and evaluation, from which
+figures are drawn; with --emulators the emulators too, of all seeds or of those given, which `biasbound evaluate` scores
+again; with --speed the milliseconds of CPU time that a step of one trajectory takes on one thread, for every method, as
+speed.json.
 """
 
 import argparse
@@ -25,6 +26,17 @@ from biasbound.study.stages.material import open_split
 from biasbound.study.stages.rollout import roll
 
 STEPS, ROUNDS = 10, 5
+
+
+def homed(out: Path) -> None:
+    """Schedule files of methods come into the record, and all that names them names them there."""
+    for method in methods_of(read_config(out / "config.yaml").methods).values():
+        if method.file is None:
+            continue
+        new = out / method.file.name
+        shutil.copy(method.file, new)
+        for path in [p for p in out.rglob("*") if p.suffix in (".json", ".yaml")]:
+            path.write_text(path.read_text().replace(f"{method.file}", new.as_posix()))
 
 
 def milliseconds(run: Path) -> dict[str, float]:
@@ -88,6 +100,7 @@ def main() -> None:
             target = given.out / path.relative_to(given.run)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target)
+    homed(given.out)
     kept = [p for p in given.out.rglob("*") if p.is_file()]
     print(f"{given.out}: {len(kept)} files, {sum(p.stat().st_size for p in kept) / 1e6:.2f} MB")
 
