@@ -52,7 +52,8 @@ def make_finetune(job: FinetuneJob, place: Place) -> dict[str, Any]:
     model = start.model.to(place.material.device)
     _, items = place.material.batches(model.frame.task.window(), job.train.symmetries)
     updates = section.updates or max(1, fit_options(job.train, place.seed).total(items) // 5)
-    rates = {"lr": section.lr, "lr_final": section.lr_final, "warmup": 0, "keep": "last"}
+    # An unrolled loss asks about batches of many sizes: to compile code for them takes longer than a fine-tuning.
+    rates = {"lr": section.lr, "lr_final": section.lr_final, "warmup": 0, "keep": "last", "compile": False}
     model.recipe = job.method.recipe(section.unroll, section.proxy_steps, section.detach)
     if start.schedule is not None and section.proxy_steps > start.schedule.top:
         raise ValueError(
