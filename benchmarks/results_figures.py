@@ -136,7 +136,7 @@ def schedules(record: Path) -> Figure | None:
     flows = [flow for flow in FLOWS if panel(flow, record)]
     if not flows:
         return None
-    figure, axes = grid_of(2 * len(flows), height=3.6, columns=2, share=False)
+    figure, axes = grid_of(2 * len(flows), height=4.2, columns=2, share=False)
     for i, flow in enumerate(flows):
         dense, after = axes[2 * i : 2 * i + 2]
         rows = panel(flow, record)
@@ -150,6 +150,9 @@ def schedules(record: Path) -> Figure | None:
         finish(
             after, x="network calls a step", y=f"one step, {units(flow)}, trained on it", title=FLOWS[flow], log="y"
         )
+        for part in (dense, after):  # below, where it hides no curve
+            part.xaxis.get_major_locator().set_params(integer=True)
+            part.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=4, fontsize="small", frameon=False)
     return figure
 
 
