@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from biasbound.core.crps import crps
 from biasbound.core.denoise import NetDenoiser
 from biasbound.core.mask import mask_of, mean_square
 from biasbound.core.noise import Condition, State, draw, draw_index, renoise
@@ -26,6 +27,7 @@ __all__ = [
     "Follow",
     "Scalar",
     "aside",
+    "crps_loss",
     "diffusion_loss",
     "full_unrolled_loss",
     "loss_and_proxy",
@@ -186,3 +188,28 @@ def full_unrolled_loss(
         return loss, made
 
     return unrolled(x, targets, follow, inner, last)
+
+
+def crps_loss(
+    answer: Callable[[Condition, State], State],
+    error: Callable[[State, State], Tensor],
+    x: Condition,
+    targets: Sequence[State],
+    follow: Follow,
+    *,
+    members: int = 2,
+    detach: bool = False,
+) -> Scalar:
+    """Mean over the targets of the fair CRPS of `members` rollouts, each of which follows its own answers.
+
+    `answer(x, like)` is one draw of y from x, and `error(answer, y)` its error at the valid points. With one target the
+    members differ by the noise of a single step; with more, the loss also sees how they part from each other and from
+    the truth, which teaches an ensemble to stay accurate and spread while it is rolled out.
+    """
+    total = torch.zeros((), dtype=x.dtype, device=x.device)
+    states = [x] * members
+    for y in targets:
+        made = [answer(state, y) for state in states]
+        total = total + crps(torch.stack([error(each, y) for each in made])).mean()
+        states = [follow(state, a.detach() if detach else a) for state, a in zip(states, made, strict=True)]
+    return total / len(targets)

@@ -5,6 +5,7 @@ Search, training, measurements, rollouts and the saved emulator all read the sch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, get_args
 
@@ -12,9 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from biasbound.core.crps import crps
 from biasbound.core.denoise import NetDenoiser, Scaled
-from biasbound.core.losses import Scalar, aside, diffusion_loss, full_unrolled_loss, proxy_unrolled_loss
+from biasbound.core.losses import Scalar, aside, crps_loss, diffusion_loss, full_unrolled_loss, proxy_unrolled_loss
 from biasbound.core.mask import error_of
 from biasbound.core.noise import Condition, State
 from biasbound.core.sample import Correct, Transition, sample
@@ -34,7 +34,7 @@ class Diffusion(NetDenoiser, Model):
         {"schedule", "prediction", "residual", "focus", "transition", "finetune", "sampler"}
     )
     samplers: ClassVar[tuple[str, ...]] = ("ode",)
-    finetunes: ClassVar[tuple[str, ...]] = ("proxy", "full", "crps")
+    finetunes: ClassVar[tuple[str, ...]] = ("proxy", "full", "crps", "ucrps")
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Diffusion(NetDenoiser, Model):
     def passes(cls, recipe: Recipe, levels: int) -> float:
         """A proxy with n = 0 shares its pass at σ_0 with the loss; each member is a whole chain."""
         if recipe.members > 1:
-            return float(recipe.members * levels)
+            return float(recipe.members * levels * (1 + recipe.unroll))
         proxy = aside(recipe.lowest(levels)) if recipe.n == 0 else recipe.n + 1
         return 1.0 + recipe.unroll * (1 + {"own": 0, "proxy": proxy, "full": levels}[recipe.between])
 
@@ -88,7 +88,7 @@ class Diffusion(NetDenoiser, Model):
         x, targets = self.windows(batch)
         recipe, follow = self.recipe, self.frame.task.follow
         if recipe.members > 1:
-            return self._score(x, targets[0], generator)
+            return self._score(x, targets, generator)
         if recipe.unroll == 0:
             return diffusion_loss(self, x, targets[0], self.schedule, generator=generator, share=recipe.share)
         proxy = recipe.between == "proxy"
@@ -105,14 +105,19 @@ class Diffusion(NetDenoiser, Model):
             share=recipe.share,
         )
 
-    def _score(self, x: Condition, y: State, generator: torch.Generator) -> Scalar:
-        """The fair CRPS of a few answers in units of the target, with gradients through their chains."""
-        how: dict[str, Any] = {"transition": self.transition, "generator": generator, "like": y}
-        made, unit = (
-            [sample(self, x, self.schedule, **how) for _ in range(self.recipe.members)],
-            self.frame.target.unit(y),
+    def _score(self, x: Condition, targets: Sequence[State], generator: torch.Generator) -> Scalar:
+        """The fair CRPS of a few answers or rollouts in units of the target, with gradients through their chains."""
+        unit, recipe = self.frame.target.unit(targets[0]), self.recipe
+        how: dict[str, Any] = {"transition": self.transition, "generator": generator, "allow_nonfinite": True}
+        return crps_loss(
+            lambda x, y: sample(self, x, self.schedule, like=y, **how),
+            lambda made, y: error_of(self, made / unit, y / unit),
+            x,
+            targets,
+            self.frame.task.follow,
+            members=recipe.members,
+            detach=recipe.detach,
         )
-        return crps(torch.stack([error_of(self, one / unit, y / unit) for one in made])).mean()
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
         return self.corrected(x, generator, None)

@@ -18,7 +18,8 @@ class Direct(Model):
     """ŷ = net(x), or guess(x) + r·net(x) with the residual target."""
 
     noisy: ClassVar[bool] = False
-    accepts: ClassVar[frozenset[str]] = frozenset({"residual", "unroll", "pushforward"})
+    accepts: ClassVar[frozenset[str]] = frozenset({"residual", "unroll", "pushforward", "finetune"})
+    finetunes: ClassVar[tuple[str, ...]] = ("full",)
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
         return cleared(self.frame.target.decode(self.ask(x), x), self.mask)

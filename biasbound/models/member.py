@@ -7,6 +7,7 @@ It is trained on squared errors, which teach it to ignore ξ, and then on the fa
     CRPS = (1/M) Σ_m |ŷ_m − y| − 1/(2M(M − 1)) Σ_{m,n} |ŷ_m − ŷ_n|,
 
 with M passes of the network per sample. An answer is one call per member. Equal members have the mean absolute error.
+Fine-tuned by `ucrps` the score is that of M rollouts, averaged over their frames.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
-from biasbound.core.crps import crps
-from biasbound.core.losses import Scalar
+from biasbound.core.losses import Scalar, crps_loss
 from biasbound.core.mask import cleared, valid
 from biasbound.core.noise import Condition, State, draw
 from biasbound.models.model import Examples, Model, Recipe
@@ -29,7 +30,7 @@ class Member(Model):
 
     noisy: ClassVar[bool] = False
     accepts: ClassVar[frozenset[str]] = frozenset({"residual", "finetune"})
-    finetunes: ClassVar[tuple[str, ...]] = ("crps",)
+    finetunes: ClassVar[tuple[str, ...]] = ("crps", "ucrps")
 
     @classmethod
     def extra(cls, channels: int) -> int:
@@ -37,7 +38,7 @@ class Member(Model):
 
     @classmethod
     def passes(cls, recipe: Recipe, levels: int) -> float:
-        return float(recipe.members)
+        return float(recipe.members * (1 + recipe.unroll))
 
     def advance(self, x: Condition, generator: torch.Generator | None = None) -> State:
         return self.answer(x, draw(self.frame.task.guess(x, self.frame.channels), generator))
@@ -47,13 +48,17 @@ class Member(Model):
         return cleared(self.frame.target.decode(self.ask(torch.cat([x, noise], 1)), x), self.mask)
 
     def loss(self, batch: Examples, generator: torch.Generator) -> Scalar:
-        """In units of the target: ‖ŷ − y‖² of one member, or the fair CRPS of several."""
-        x, (y, *_) = self.windows(batch)
-        count, unit = self.recipe.members, self.frame.target.unit(y)
-        noise = [
-            draw(y, generator) for _ in range(count)
-        ]  # apart, as a batch that is divided among processes needs it
-        members = torch.stack([self.answer(x, each) for each in noise]) / unit
-        if count == 1:
-            return valid(members[0] - y / unit, self.mask).square().mean()
-        return crps(valid(members - y / unit, self.mask)).mean()
+        """In units of the target: ‖ŷ − y‖² of one member, or the fair CRPS of several answers or rollouts."""
+        x, targets = self.windows(batch)
+        recipe, unit = self.recipe, self.frame.target.unit(targets[0])
+
+        def answer(x: Condition, y: State) -> State:  # apart, as a batch that is divided among processes needs it
+            return self.answer(x, draw(y, generator))
+
+        def error(made: State, y: State) -> Tensor:
+            return valid((made - y) / unit, self.mask)
+
+        if recipe.members == 1:
+            return error(answer(x, targets[0]), targets[0]).square().mean()
+        follow = self.frame.task.follow
+        return crps_loss(answer, error, x, targets, follow, members=recipe.members, detach=recipe.detach)

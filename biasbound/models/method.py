@@ -11,8 +11,9 @@ A label is a base followed by its options, in this order:
     -focus                   the lowest level is trained more than the others
     -ut2, -pf2               direct: two frames in the loss beyond the first; pf cuts the gradient between them
     -ddim, -ddpm             the transition of the chain, where it is not the study's
-    -proxy, -full            fine-tuned by Proxy Unrolled Training, or by full unrolling
-    -crps                    fine-tuned on the fair CRPS of two answers: member, or a diffusion model through its chain
+    -proxy, -full            fine-tuned by Proxy Unrolled Training, or by full unrolling, which a direct model has too
+    -crps, -ucrps            fine-tuned on the fair CRPS of two answers, or of two rollouts: member, or a diffusion model
+                             through its chain
     -ode, -heun, -2m, -4     the sampler of a trained model and its calls: labels that differ in these alone share a training
 
 `method` reads labels, in any order of the options, and mappings of the fields; it is the only place that does.
@@ -160,7 +161,9 @@ class Method:
         """How its loss is made; the numbers are those of a fine-tuning."""
         share = find(MODELS, self.model).focus if self.focus else None
         if self.finetune == "crps":
-            return Recipe(members=2)
+            return Recipe(share=share, members=2)
+        if self.finetune == "ucrps":
+            return Recipe(unroll, detach=detach, share=share, members=2)
         if self.finetune:
             return Recipe(unroll, "full" if self.finetune == "full" else "proxy", n, detach, share)
         return Recipe(self.unroll, detach=self.pushforward, share=share)

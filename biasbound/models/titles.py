@@ -18,7 +18,7 @@ BASES = {
     "flowrefiner": "FlowRefiner",
     "member": "Direct with noise",
 }
-FINETUNES = {"proxy": "Proxy UT", "full": "Full UT", "crps": "CRPS"}
+FINETUNES = {"proxy": "Proxy UT", "full": "Full UT", "crps": "CRPS", "ucrps": "unrolled CRPS"}
 NETWORKS = {"unet": "U-Net", "fno": "FNO", "dilated": "dilated ResNet", "dit": "DiT"}
 SAMPLERS = {"2m": "DPM-Solver++(2M)", "heun": "Heun", "ode": "no fresh noise"}
 

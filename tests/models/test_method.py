@@ -123,7 +123,7 @@ def test_other_ways_to_say_it_have_the_one_label(said, label):
         ("direct-ut1-pf1", "says its unroll twice"),
         ("adaptive-residual-residual", "says its residual twice"),
         ("direct-v", "a direct model has no prediction"),
-        ("direct-proxy", "a direct model has no finetune"),
+        ("direct-proxy", "finetune is one of full, not 'proxy'"),
         ("direct-ddim", "a direct model has no transition"),
         ("direct-pf0", "pushforward needs at least one"),
         ("refiner-ut1", "a refiner model has no unroll"),
@@ -149,7 +149,7 @@ def test_contradictions_are_refused_by_name(label, complaint):
         ({"model": "magic"}, "no model 'magic'"),
         ({"schedule": "adaptive", "prediction": "w"}, "no prediction 'w'"),
         ({"schedule": "adaptive", "transition": "euler"}, "transition is one of renoise, ddpm, ddim, not 'euler'"),
-        ({"schedule": "adaptive", "finetune": "long"}, "finetune is one of proxy, full, crps, not 'long'"),
+        ({"schedule": "adaptive", "finetune": "long"}, "finetune is one of proxy, full, crps, ucrps, not 'long'"),
         ({"model": "direct", "unroll": -1}, "unroll counts frames"),
         ({"model": "direct", "schedule": "linear"}, "a direct model has no schedule"),
     ],
@@ -194,6 +194,8 @@ def test_a_schedule_file_is_a_method(tmp_path):
         ("edm-residual-2m-4", "EDM, residual target, DPM-Solver++(2M), 4 calls"),
         ("flow-1", "Rectified flow, 1 call"),
         ("member-crps", "Direct with noise + CRPS"),
+        ("adaptive-v-ucrps", "Adaptive + unrolled CRPS, v-prediction"),
+        ("direct-residual-full", "Direct + Full UT, residual target"),
         ("somebody's", "somebody's"),
     ],
 )
@@ -234,6 +236,8 @@ def test_the_loss_is_that_of_the_value(made):
     assert recipe.share == (find(MODELS, made.model).focus if made.focus else None)
     if made.finetune == "crps":
         assert (recipe.unroll, recipe.members) == (0, 2)
+    elif made.finetune == "ucrps":
+        assert (recipe.unroll, recipe.members, recipe.detach) == (3, 2, True)
     elif made.finetune:
         assert (recipe.unroll, recipe.between, recipe.n, recipe.detach) == (3, made.finetune, 1, True)
     else:

@@ -23,7 +23,7 @@ from biasbound.registry import find
 
 MEAN, SPREAD = 0.4, 0.3  # of z, whatever x is
 NETS = ("unet", "fno", "dilated", "dit")
-PEERS = ("edm", "flow", "recfm", "meanflow", "flowrefiner", "member", "member-crps")
+PEERS = ("edm", "flow", "recfm", "meanflow", "flowrefiner", "member", "member-crps", "member-ucrps")
 
 
 def like(z, values):
@@ -232,6 +232,16 @@ def test_the_crps_of_equal_members_is_the_mean_absolute_error():
     assert float(model.loss(given, seeded())) == pytest.approx(float(expected))
 
 
+def test_the_unrolled_crps_of_equal_members_is_the_mean_absolute_error_of_their_rollout():
+    model = Member(lambda x: 0.5 * x[:, :1], frame())  # deaf to its noise: after k steps a state is halved k times
+    model.recipe = Recipe(2, members=2)
+    given = batch(6, frames=4)
+    start, *targets = given.frames.unbind(1)
+    expected = sum((start / 2**k - y).abs().mean() for k, y in enumerate(targets, 1)) / 3
+    assert float(model.loss(given, seeded())) == pytest.approx(float(expected))
+    assert model.rows == 6 * model.passes(model.recipe, 1) == 6 * 2 * 3
+
+
 @pytest.mark.parametrize("count", [2, 5])
 def test_the_crps_of_a_gaussian_ensemble_is_least_at_the_right_spread(count):
     """E CRPS = E|X − Y| − ½E|X − X'| = √(2/π)(√(1 + s²) − s/√2), whatever the number of members."""
@@ -254,7 +264,7 @@ def test_a_peer_learns_counts_its_passes_and_is_made_again_from_its_spec(label, 
     torch.manual_seed(0)
     model = made.build(spec, Forecast(), 0.5, made.options(Settings()))
     model.recipe = made.recipe(1)
-    given = batch(200, told=1)
+    given = batch(200, told=1, frames=2 + model.recipe.unroll)
     loss = model.loss(given, seeded())
     loss.backward()
     assert loss.isfinite()
@@ -287,7 +297,7 @@ def test_what_a_model_cannot_be_sampled_with_is_refused():
         method("edm-ode")
     with pytest.raises(ValueError, match="a meanflow model has no calls"):
         method("meanflow-2")
-    with pytest.raises(ValueError, match="finetune is one of crps, not 'proxy'"):
+    with pytest.raises(ValueError, match="finetune is one of crps, ucrps, not 'proxy'"):
         method("member-proxy")
     with pytest.raises(ValueError, match="has the samplers"):
         EDM(None, frame(), sampler="euler")
