@@ -106,7 +106,10 @@ class Trainer:
         self.observers = list(observers) if self.rank.rank == 0 else []
         if options.compile:
             # Losses ask the wrapper's network, not the wrapper; an unrolled one asks about as many rows as levels say.
-            compiled(getattr(model, "net", model), sizes_vary=getattr(getattr(model, "recipe", None), "unroll", 0) > 0)
+            compiled(
+                getattr(model, "net", model),
+                sizes_vary=getattr(getattr(model, "recipe", None), "between", "own") == "proxy",
+            )
         self.average = None if options.ema is None else MovingAverage(model, options.ema)
         self.objective: Any = _Objective(model)
         self.shards = divided(self.objective, self.average, options) if self.rank.world > 1 else None
