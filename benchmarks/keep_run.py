@@ -1,24 +1,34 @@
-"""Keep the record of a run: python benchmarks/keep_run.py RUN results/NAME [--curves] [--emulators [SEED …]] [--speed]
+"""Keep the record of one run, or of several as one: python benchmarks/keep_run.py RUN [RUN ...] results/NAME [options]
 
-Copies results.jsonl, config.yaml, the searched schedules, the schedule files of methods, and the provenance of every unit
+Copies the rows, the config, the searched schedules, the schedule files of methods, and the provenance of every unit
 (commit, machine, seed, times); with --curves also what was measured during search, training and evaluation, from which
 figures are drawn; with --emulators the emulators too, of all seeds or of those given, which `biasbound evaluate` scores
 again; with --speed the milliseconds of CPU time that a step of one trajectory takes on one thread, for every method, as
 speed.json.
+
+Several runs, or records that were kept before, become one record with all their methods and seeds. Their configs may
+differ in methods, seeds, title and in fields that change no result; a method and seed may be in one of them only. What
+`--merge FIELD` names, such as evaluate.members, is taken from the last.
 """
 
 import argparse
 import json
+import re
 import shutil
 import statistics
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
+import yaml
 from record import circumstances
 
+from biasbound.metrics.rows import Row, read_rows, write_rows
 from biasbound.models.emulator import load
-from biasbound.models.method import GUESSES
+from biasbound.models.method import GUESSES, order_of
 from biasbound.study.config import RolloutConfig
 from biasbound.study.graph import methods_of
 from biasbound.study.parsing import read_config
@@ -26,6 +36,17 @@ from biasbound.study.stages.material import open_split
 from biasbound.study.stages.rollout import roll
 
 STEPS, ROUNDS = 10, 5
+FREE = ("title", "methods", "seeds", "train.compile", "train.evaluations", "rollout.compile", "execute")
+CURVES = (
+    "0[23]-*/*/seed-*/landscape.json",
+    "03-train/*/seed-*/growth.json",
+    "03-train/*/seed-*/front.json",
+    "02-search/*/seed-*/exploration.json",
+    "0[234]-*/*/seed-*/log.jsonl",
+    "0[34]-*/*/seed-*/chain.jsonl",
+    "06-*/*/seed-*/bias.json",
+    "06-*/*/seed-*/gradients.json",
+)
 
 
 def homed(out: Path) -> None:
@@ -34,7 +55,8 @@ def homed(out: Path) -> None:
         if method.file is None:
             continue
         new = out / method.file.name
-        shutil.copy(method.file, new)
+        if not new.exists():
+            shutil.copy(method.file, new)
         for path in [p for p in out.rglob("*") if p.suffix in (".json", ".yaml")]:
             path.write_text(path.read_text().replace(f"{method.file}", new.as_posix()))
 
@@ -58,51 +80,112 @@ def milliseconds(run: Path) -> dict[str, float]:
     return found
 
 
+def joined(configs: Sequence[dict[str, Any]], merged: Sequence[str] = ()) -> dict[str, Any]:
+    """One config with the methods and seeds of all; a field that must not differ, and does, is named."""
+    flat = [{k: v for k, v in _flat(c).items() if not k.startswith((*FREE, *merged))} for c in configs]
+    for other in flat[1:]:
+        for name in sorted({*flat[0], *other}):  # a field that an older config lacks had its default then
+            if name in flat[0] and name in other and flat[0][name] != other[name]:
+                raise SystemExit(f"the runs differ in {name}: {flat[0][name]!r} and {other[name]!r}")
+    methods = {json.dumps(m): m for c in configs for m in c["methods"]}.values()
+    listed = sorted(methods, key=lambda m: order_of(next(iter(methods_of([m])))))
+    return {**configs[-1], "title": configs[0]["title"], "methods": listed,
+            "seeds": sorted({s for c in configs for s in c["seeds"]})}  # fmt: skip
+
+
+def _flat(told: Any, name: str = "") -> dict[str, Any]:
+    if not isinstance(told, dict):
+        return {name: told}
+    return {k: v for key, value in told.items() for k, v in _flat(value, f"{name}.{key}".lstrip(".")).items()}
+
+
+def rows_of(runs: Sequence[Path]) -> list[Row]:
+    """All rows; first guesses, which each run has, once, and a method and seed of two runs are refused."""
+    found: dict[tuple[str, int], tuple[Path, list[Row]]] = {}
+    guessed: dict[str, int] = {}
+    for run in runs:
+        for row in read_rows(run / "results.jsonl"):
+            if row.method in GUESSES and guessed.setdefault(row.method, row.seed) != row.seed:
+                continue
+            place, rows = found.setdefault((row.method, row.seed), (run, []))
+            if place == run:
+                rows.append(row)
+            elif row.method not in GUESSES:
+                raise SystemExit(f"{row.method}, seed {row.seed}, is both in {place} and in {run}")
+    ordered = sorted(found, key=lambda unit: (order_of(unit[0]), unit[1]))
+    return [row for unit in ordered for row in found[unit][1]]
+
+
+def units_of(run: Path) -> dict[str, Any]:
+    """Where every unit of a run or of a record comes from."""
+    kept = run / "provenance.json"
+    if kept.exists():
+        told: dict[str, Any] = json.loads(kept.read_text())
+        return told
+    units = {}
+    for path in sorted(run.glob("0[1-6]-*/**/stage.json")):
+        unit = json.loads(path.read_text())
+        units[unit["unit"]] = {k: v for k, v in unit.items() if k not in ("config", "unit")}
+    return units
+
+
+def patterns(given: argparse.Namespace) -> list[str]:
+    """Of the files that are kept beside rows, config and provenance."""
+    wanted = ["0[23]-*/*/seed-*/schedule.json"]
+    if given.curves or given.emulators is not None:
+        wanted += CURVES
+    if given.emulators is not None:
+        for seed in given.emulators or ["*"]:
+            wanted += [f"0[34]-*/*/seed-{seed}/emulator/*", f"0[2-4]-*/*/seed-{seed}/stage.json"]
+    return wanted
+
+
+def kept(given: argparse.Namespace, out: Path) -> None:
+    """Write the record of the runs into an empty folder."""
+    configs = [yaml.safe_load((run / "config.yaml").read_text()) for run in given.runs]
+    (out / "config.yaml").write_text(yaml.safe_dump(joined(configs, given.merge), sort_keys=False, allow_unicode=True))
+    write_rows(out / "results.jsonl", rows_of(given.runs))
+    units = {name: unit for run in reversed(given.runs) for name, unit in units_of(run).items()}
+    (out / "provenance.json").write_text(json.dumps(dict(sorted(units.items())), indent=1) + "\n")
+    if given.emulators:
+        (out / "kept.json").write_text(json.dumps({"seeds": given.emulators}) + "\n")
+    told = [json.loads(p.read_text()) for run in given.runs if (p := run / "speed.json").exists()]
+    if given.speed:
+        told += [{"milliseconds": milliseconds(run)} for run in given.runs if (run / "01-data").exists()]
+    if told:
+        speed = {label: ms for each in told for label, ms in each["milliseconds"].items()}
+        (out / "speed.json").write_text(json.dumps({"milliseconds": speed, **circumstances("torch")}, indent=1) + "\n")
+    for run in given.runs:
+        for path in (path for pattern in patterns(given) for path in sorted(run.glob(pattern))):
+            target = out / path.relative_to(run)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+        for path in run.glob("*.json"):  # schedule files of a record
+            if not (out / path.name).exists() and path.name not in ("run.json", "kept.json"):
+                shutil.copy(path, out / path.name)
+    for place in out.glob("03-train/*/seed-*/emulator"):  # of which a fine-tuning made another
+        if (out / re.sub("^03-train", "04-finetune", f"{place.relative_to(out)}")).is_dir():
+            shutil.rmtree(place)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("out", type=Path)
     parser.add_argument("--curves", action="store_true")
     parser.add_argument("--emulators", type=int, nargs="*", metavar="SEED", help="of these seeds, or of all")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--merge", nargs="*", default=[], metavar="FIELD", help="may differ; the last run's is kept")
     given = parser.parse_args()
-    shutil.rmtree(given.out, ignore_errors=True)  # nothing of an earlier record stays
-    given.out.mkdir(parents=True)
-    for name in ("results.jsonl", "config.yaml"):
-        shutil.copy(given.run / name, given.out / name)
-    units = {}
-    for path in sorted(given.run.glob("0[1-6]-*/**/stage.json")):
-        told = json.loads(path.read_text())
-        units[told["unit"]] = {k: v for k, v in told.items() if k not in ("config", "unit")}
-    (given.out / "provenance.json").write_text(json.dumps(units, indent=1) + "\n")
-    wanted = ["0[23]-*/*/seed-*/schedule.json"]
-    if given.curves or given.emulators is not None:
-        wanted += [
-            "0[23]-*/*/seed-*/landscape.json",
-            "03-train/*/seed-*/growth.json",
-            "03-train/*/seed-*/front.json",
-            "02-search/*/seed-*/exploration.json",
-            "0[234]-*/*/seed-*/log.jsonl",
-            "0[34]-*/*/seed-*/chain.jsonl",
-            "06-*/*/seed-*/bias.json",
-            "06-*/*/seed-*/gradients.json",
-        ]
-    if given.emulators is not None:
-        for seed in given.emulators or ["*"]:
-            wanted += [f"0[34]-*/*/seed-{seed}/emulator/*", f"0[2-4]-*/*/seed-{seed}/stage.json"]
-        if given.emulators:
-            (given.out / "kept.json").write_text(json.dumps({"seeds": given.emulators}) + "\n")
-    if given.speed:
-        told = {"milliseconds": milliseconds(given.run), **circumstances("torch")}
-        (given.out / "speed.json").write_text(json.dumps(told, indent=1) + "\n")
-    for pattern in wanted:
-        for path in sorted(given.run.glob(pattern)):
-            target = given.out / path.relative_to(given.run)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, target)
+    with tempfile.TemporaryDirectory() as folder:  # a record may be among the runs
+        made = Path(folder) / given.out.name
+        made.mkdir()
+        kept(given, made)
+        shutil.rmtree(given.out, ignore_errors=True)  # nothing of an earlier record stays
+        shutil.copytree(made, given.out)
     homed(given.out)
-    kept = [p for p in given.out.rglob("*") if p.is_file()]
-    print(f"{given.out}: {len(kept)} files, {sum(p.stat().st_size for p in kept) / 1e6:.2f} MB")
+    files = [p for p in given.out.rglob("*") if p.is_file()]
+    print(f"{given.out}: {len(files)} files, {sum(p.stat().st_size for p in files) / 1e6:.2f} MB")
 
 
 if __name__ == "__main__":

@@ -30,8 +30,7 @@ from results_rows import (
     values,
 )
 
-from biasbound.core.denoise import PREDICTIONS
-from biasbound.registry import known
+from biasbound.models.method import method
 from biasbound.report.layout import Cell, Line, Table
 
 SEARCHED = {"ks": (0.3, "0.62"), "kolmogorov": (0.65, "0.65"), "transonic": (0.79, "0.79")}  # and the paper's ratios
@@ -67,28 +66,24 @@ class Bar:
 
 
 def searched(record: Path) -> Iterator[Bar]:
-    """A searched ladder over the best fixed or published schedule with the same target and prediction, one step.
-
-    A prediction that no fixed schedule was trained with is compared with all of the same target.
-    """
+    """A searched ladder over the best fixed or published schedule with the same network, target and prediction, one step."""
     for flow, (most, paper) in SEARCHED.items():
         rows, one = table_rows(flow, record), errors(flow)["one step"]
         ours, theirs = (
-            [m for m in labels(rows, k) if "residual" in m and not tuned(m)] for k in ("ours", "fixed schedule")
+            [m for m in labels(rows, k) if method(m).residual and not tuned(m)] for k in ("ours", "fixed schedule")
         )
-        for prediction in dict.fromkeys(map(_prediction, ours)):
-            alike = [m for m in theirs if _prediction(m) == prediction]
-            own = best(rows, (m for m in ours if _prediction(m) == prediction), *one)
-            other = best(rows, alike or theirs, *one)
+        for way in dict.fromkeys(map(_way, ours)):
+            own, other = (best(rows, (m for m in group if _way(m) == way), *one) for group in (ours, theirs))
             if own and other:
-                what, ratio = f"searched over fixed schedule, {prediction}, one step", own[1].median / other[1].median
-                yield Bar(
-                    what, flow, f"{ratio:.2f}", f"≤ {most} (paper {paper})", ratio <= most, f"{own[0]} over {other[0]}"
-                )
+                ratio = own[1].median / other[1].median
+                what, of = f"searched over fixed schedule, {way[1]}, one step", f"{own[0]} over {other[0]}"
+                yield Bar(what, flow, f"{ratio:.2f}", f"≤ {most} (paper {paper})", ratio <= most, of)
 
 
-def _prediction(label: str) -> str:
-    return next((p for p in known(PREDICTIONS) if p in label.split("-")), "eps")
+def _way(label: str) -> tuple[str, str]:
+    """Network and prediction."""
+    made = method(label)
+    return made.network, made.prediction
 
 
 def grown(record: Path) -> Iterator[Bar]:

@@ -1,5 +1,6 @@
 """The record in results/: its pages say what its rows say, and its emulators load."""
 
+import importlib
 import json
 import math
 import shutil
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 import biasbound
 from biasbound.metrics.rows import About, read_rows, select, write_rows
@@ -120,7 +122,9 @@ def test_a_bar_is_missed_where_ours_is_behind_by_more_than_quartiles(scripts, tm
     bars = sys.modules["results_bars"]
     near, far = {"adaptive-scaled-residual": [2.0, 2.2, 2.4]}, {"adaptive-scaled-residual": [4.0, 4.1, 4.2]}
     for name, ours in (("near", near), ("far", far)):
-        made(tmp_path / name / "ks", {"flow-residual-1": [1.9, 2.1, 2.3], "cosine-v-residual": [50.0] * 3, **ours})
+        made(
+            tmp_path / name / "ks", {"flow-residual-1": [1.9, 2.1, 2.3], "cosine-scaled-residual": [50.0] * 3, **ours}
+        )
     of = {name: {b.what: b for b in bars.every(tmp_path / name)} for name in ("near", "far")}
     for told in of.values():
         assert told["searched over fixed schedule, scaled, one step"].reached
@@ -129,6 +133,36 @@ def test_a_bar_is_missed_where_ours_is_behind_by_more_than_quartiles(scripts, tm
     assert (of["near"][ten].reached, of["far"][ten].reached) == (True, False)
     (tmp_path / "far" / "tried.json").write_text(json.dumps({f"{ten}, ks": "prayer"}))
     assert "prayer" in bars.misses(tmp_path / "far")
+
+
+def test_several_runs_are_kept_as_one_record(scripts, tmp_path, monkeypatch):
+    keep = importlib.import_module("keep_run")
+    told = {"title": "KS", "methods": ["direct-residual"], "seeds": [0, 1], "train": {"lr": 0.1, "compile": False}}
+    first, second = tmp_path / "first", tmp_path / "second"
+    made(first, {"direct-residual": [1.0, 2.0]})
+    made(second, {"flow-residual-1": [3.0]})
+    other = {**told, "methods": ["flow-residual-1"], "seeds": [0], "train": {"lr": 0.1, "compile": True}}
+    for run, config in ((first, told), (second, other)):
+        (run / "config.yaml").write_text(json.dumps(config))
+        (run / "provenance.json").write_text(json.dumps({f"06-evaluate/{run.name}": {"commit": run.name}}))
+
+    def kept(*words):
+        monkeypatch.setattr(sys, "argv", ["keep_run.py", *map(str, words)])
+        keep.main()
+
+    kept(first, second, first)  # a record may grow in its own place
+    config = json.loads(json.dumps(yaml.safe_load((first / "config.yaml").read_text())))
+    assert (config["methods"], config["seeds"]) == (["direct-residual", "flow-residual-1"], [0, 1])
+    assert {(r.method, r.seed) for r in read_rows(first / "results.jsonl")} == {
+        ("direct-residual", 0), ("direct-residual", 1), ("flow-residual-1", 0),
+    }  # fmt: skip
+    assert {*json.loads((first / "provenance.json").read_text())} == {"06-evaluate/first", "06-evaluate/second"}
+    with pytest.raises(SystemExit, match=r"flow-residual-1, seed 0, is both in"):
+        kept(first, second, first)
+    (second / "config.yaml").write_text(json.dumps({**other, "train": {"lr": 0.2}}))
+    with pytest.raises(SystemExit, match=r"the runs differ in train\.lr: 0\.1 and 0\.2"):
+        kept(first, second, tmp_path / "third")
+    assert not (tmp_path / "third").exists()
 
 
 def test_a_record_may_keep_the_emulators_of_some_seeds_only(tmp_path):
