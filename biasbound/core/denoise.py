@@ -84,6 +84,9 @@ class Prediction(ABC):
     start: Literal["sigma", "error"] = "sigma"
     """the rule for σ_0 that suits it: the lowest stable level, or the level of least error, where every level is
     stable and the lowest says nothing"""
+    warm: float = 0.15
+    """the share of a growth's budget that suits its top level alone: large where the network predicts z from x there as
+    well as a direct model does, small where accuracy has to come from lower levels"""
 
     @abstractmethod
     def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
@@ -118,6 +121,7 @@ class Scaled(Prediction):
     gated: bool = False  # whether the network sees g z_t instead of z_t
     sign: float = 1.0  # of the output: −1 for x₀-prediction, whose network learns z and not −z
     start: Literal["sigma", "error"] = "sigma"
+    warm: float = 0.15
 
     def estimate(self, output: State, z_t: State, a: Coefficient, s: Coefficient) -> State:
         if self.c == math.inf:  # in the paper's order of operations: long rollouts of chaos repeat to the last bit
@@ -149,7 +153,7 @@ PREDICTIONS: dict[str, Prediction] = home(
         "eps": Scaled("ε-prediction", math.inf),
         "x0": Scaled("x0-prediction", 0.0, sign=-1.0, start="error"),
         "v": Scaled("v-prediction", 1.0),
-        "scaled": Scaled("scaled prediction", 1e-3, gated=True, start="error"),
+        "scaled": Scaled("scaled prediction", 1e-3, gated=True, start="error", warm=0.5),
     },
 )
 

@@ -45,8 +45,9 @@ class SearchOptions:
     """separate: σ_0 is the lowest solved level, or that of least error; auto: as suits the prediction"""
     seed: int = 0
     """seed of the noise in the measurements"""
-    warm: float = 0.5
-    """grow: share of the budget that trains the top level, whose error gives the scale c"""
+    warm: float | None = None
+    """grow: share of the budget that trains the top level, whose error gives the levels below it and the scale c; by default
+    0.5 for the scaled prediction, which predicts from x there as a direct model does, and 0.15 for all others"""
     band: float = 0.05
     """grow: share of the samples of that time for levels below the top, so that none is new to the network later"""
     tried: float = 0.4
@@ -77,7 +78,7 @@ class SearchOptions:
             raise ValueError(
                 f"the grid needs 0 < sigma_min < sigma_max < 1, got {self.sigma_min} and {self.sigma_max}"
             )
-        if not 0 <= self.warm <= self.share <= 1 or not 0 < self.lowest < 1 or not 0 <= self.top < 1:
+        if not 0 <= (self.warm or 0) <= self.share <= 1 or not 0 < self.lowest < 1 or not 0 <= self.top < 1:
             raise ValueError(
                 f"a growth needs 0 ≤ warm ≤ share ≤ 1 and shares of the samples in (0, 1), got {self.warm}, {self.share}, "
                 f"lowest {self.lowest} and top {self.top}"

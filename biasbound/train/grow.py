@@ -84,17 +84,23 @@ class Grower:
     def run(self, on_round: Callable[[Growth], None] | None = None) -> Grown:
         """Train to the end of the budget, and derive the ladder from the final network."""
         options = self.options
+        warm = self._warm()
         if not self.state.grid:
-            self._train(options.warm)
+            self._train(warm)
             self._keep(self._scaled(), on_round)
         while not self.state.fixed:
             now = self.state.rounds + 1
-            self._train(options.warm + (options.share - options.warm) * now / options.rounds)
+            self._train(warm + (options.share - warm) * now / options.rounds)
             self._keep(self._joined(now), on_round)
         self._train(1.0)
         return self._derived()
 
     # --- training -----------------------------------------------------------------------------
+
+    def _warm(self) -> float:
+        """The share of the budget for the top alone, as asked for, or as suits the prediction."""
+        told = self.trainer.model.rule.warm if self.options.warm is None else self.options.warm
+        return min(told, self.options.share)
 
     def _train(self, share: float) -> None:
         """Up to a share of the budget, on the levels and shares of the samples of the present state."""
@@ -147,17 +153,22 @@ class Grower:
     # --- measurements -------------------------------------------------------------------------
 
     def _scaled(self) -> Growth:
-        """c and the grid from the error of the top, which predicts from x alone."""
+        """c and the grid from the error of the top, which predicts from x alone.
+
+        Levels far above that error tell nothing new whatever the network predicts, and rounds are too few to walk down to it
+        from the top. Only an answer that is a distribution may use them: then every prediction but the scaled has the whole grid.
+        """
         denoiser: Diffusion = self.trainer.averaged
         top = self.state.ladder[0]
         how = measure_of(self.options, "renoise")
         error = math.sqrt(clean_error(denoiser, self.x, self.y, top, replace(how, power=2)).mean)
         told = {"update": self.trainer.progress.update, "ladder": [top], "levels": [], "top_error": error}
-        if denoiser.prediction != "scaled":
-            levels = grid(self.options).sigma[::-1]
-            return replace(self.state, grid=levels, history=(*self.state.history, told))
+        scaled, history = denoiser.prediction == "scaled", (*self.state.history, told)
+        if self.options.score == "crps" and not scaled:
+            return replace(self.state, grid=grid(self.options).sigma[::-1], history=history)
         levels = (top, *(s for s in grid_below(error, self.options) if s < top))
-        return replace(self.state, grid=levels, c=error / self._spread(), history=(*self.state.history, told))
+        c = error / self._spread() if scaled else None
+        return replace(self.state, grid=levels, c=c, history=history)
 
     def _joined(self, now: int) -> Growth:
         """The state after a round: with one more level in the ladder, or not."""

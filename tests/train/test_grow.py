@@ -1,6 +1,7 @@
 """The ladder grown inside one training: where it ends, that it can be killed anywhere, and what it costs."""
 
 import json
+import math
 from dataclasses import asdict
 
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import Filter, advected, diffusion, frame, seeded
 
+from biasbound.core.denoise import PREDICTIONS
 from biasbound.core.front import at_most
-from biasbound.core.ladder import grid
+from biasbound.core.ladder import grid, grid_below
 from biasbound.core.noise import Streams, draw_index
 from biasbound.core.options import SearchOptions
 from biasbound.core.oracle import AffineOracle, GaussianOracle
@@ -73,22 +75,20 @@ def descended(levels, error, gain, options):
 @pytest.mark.parametrize("ahead", [1, 3, None])
 @pytest.mark.parametrize("tau", [1.02, 1.1, 2.0])
 def test_a_growth_ends_at_the_ladder_whose_thresholds_are_known(ahead, tau):
-    options = SearchOptions(
-        **SEARCH | {"levels": 10, "sigma_min": 1e-4, "sigma_max": 0.5, "rounds": 12, "tau": tau, "ahead": ahead}
-    )
+    options = SearchOptions(**SEARCH | {"levels": 16, "sigma_max": 0.5, "rounds": 16, "tau": tau, "ahead": ahead})
 
     def error(s):  # far above what the noise adds
-        return 0.3 * s**0.5
+        return 0.02 * s**0.5
 
     def gain(s):
-        return 0.01 if s > 1e-3 else 0.5  # not stable below a thousandth
+        return 0.011 if s > 1e-3 else 0.5  # not stable below a thousandth
 
     model = Known(Filter(), frame(), schedule=grid(options), prediction="v")
     model.oracle = AffineOracle(error=error, sensitivity=gain)
     x, y = model.oracle.pairs((8, 1, 16), seeded())
     grower = Grower(options, trainer(model), x, y)
     found = grower.run()
-    expected = descended(grid(options).sigma[::-1], error, gain, options)
+    expected = descended(grower.state.grid, error, gain, options)
     assert grower.state.ladder == expected
     assert min(expected) > 1e-3 or tau == 2.0
     assert found.schedule.meta["greedy"] == sorted(found.schedule.sigma)
@@ -98,9 +98,23 @@ def test_a_growth_ends_at_the_ladder_whose_thresholds_are_known(ahead, tau):
     assert all(step["bias"] <= tau for step in found.schedule.meta["steps"])
 
 
+@pytest.mark.parametrize("prediction", ["eps", "x0", "v", "scaled"])
+def test_every_prediction_tries_levels_from_the_error_of_the_top_down(prediction):
+    """Walking down from the top, a growth of few rounds would end before it came to a level that can be better."""
+    options = SearchOptions(**SEARCH | {"warm": None})
+    model = Known(Filter(), frame(), schedule=grid(options), prediction=prediction)
+    model.oracle = AffineOracle(1e-3, 0.0)
+    grower = Grower(options, trainer(model), *model.oracle.pairs((8, 1, 16), seeded()))
+    grower.run()
+    top, *below = grower.state.grid
+    assert top == grid(options).sigma[-1]
+    assert below == pytest.approx(grid_below(grower.state.history[0]["top_error"], options))
+    assert grower.state.history[0]["update"] == math.ceil(PREDICTIONS[prediction].warm * FIT["updates"])
+
+
 def test_patience_and_the_end_of_the_grid_fix_the_ladder_early():
     patient, short = (SearchOptions(**SEARCH | {"rounds": 20} | more) for more in ({"patience": 2}, {"levels": 2}))
-    stuck, easy = AffineOracle(0.1, 0.5), AffineOracle(lambda s: 0.3 * s, 0.0)
+    stuck, easy = AffineOracle(0.1, lambda s: 0.5 if s < 0.99 else 0.0), AffineOracle(lambda s: 0.3 * s, 0.0)
     for options, oracle, rounds in ((patient, stuck, 2), (short, easy, 1)):
         model = Known(Filter(), frame(), schedule=grid(options), prediction="v")
         model.oracle = oracle
@@ -152,12 +166,12 @@ def test_a_stratified_draw_gives_every_level_its_share_up_to_one_sample(parts, c
 @pytest.mark.parametrize(("power", "gain", "pays"), [(0.02, 0.5, False), (0.5, 0.01, True)])
 def test_levels_that_do_not_pay_are_dropped_before_the_rest(power, gain, pays):
     """Clean errors fall with the level in both cases, but in one of them the chain's own error takes more than that."""
-    rules = {"levels": 8, "sigma_min": 1e-3, "sigma_max": 0.5, "tau": 2.0, "tau_explore": 2.0, "rounds": 6}
+    rules = {"levels": 16, "sigma_max": 0.5, "tau": 2.0, "tau_explore": 2.0, "rounds": 6}
     found = {}
     for rule in ("greedy", "best"):
         options = SearchOptions(**SEARCH | rules | {"rule": rule})
         model = Known(Filter(), frame(), schedule=grid(options), prediction="v")
-        model.oracle = AffineOracle(lambda s: 0.3 * s**power, lambda s: 0.0 if s > 0.4 else gain)
+        model.oracle = AffineOracle(lambda s: 0.3 * s**power, lambda s: 0.0 if s > 0.495 else gain)
         grower = Grower(options, trainer(model), *model.oracle.pairs((64, 1, 16), seeded()))
         found[rule] = grower.run()
         assert found[rule].growth.history[-1]["ladder"] == list(grower.state.ladder)
