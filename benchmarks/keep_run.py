@@ -8,7 +8,8 @@ speed.json.
 
 Several runs, or records that were kept before, become one record with all their methods and seeds. Their configs may
 differ in methods, seeds, title and in fields that change no result; a method and seed may be in one of them only. What
-`--merge FIELD` names, such as evaluate.members, is taken from the last.
+`--merge FIELD` names, such as evaluate.members, is taken from the last. `--rescored` takes the rows of emulators from a
+folder that `biasbound evaluate` filled when it scored a record again, where runs were scored in other ways.
 """
 
 import argparse
@@ -116,6 +117,19 @@ def rows_of(runs: Sequence[Path]) -> list[Row]:
     return [row for unit in ordered for row in found[unit][1]]
 
 
+def renewed(rows: Sequence[Row], rescored: Path | None) -> list[Row]:
+    """Rows of units that were scored again are those of then."""
+    if rescored is None:
+        return list(rows)
+    new: dict[tuple[str, int], list[Row]] = {}
+    for row in read_rows(rescored / "results.jsonl"):
+        new.setdefault((row.method, row.seed), []).append(row)
+    units = dict.fromkeys((row.method, row.seed) for row in rows)
+    if strange := sorted({*new} - {*units}):
+        raise SystemExit(f"{rescored} has rows of {strange[0][0]}, seed {strange[0][1]}, which no run has")
+    return [row for unit in units for row in new.get(unit, [r for r in rows if (r.method, r.seed) == unit])]
+
+
 def units_of(run: Path) -> dict[str, Any]:
     """Where every unit of a run or of a record comes from."""
     kept = run / "provenance.json"
@@ -144,8 +158,12 @@ def kept(given: argparse.Namespace, out: Path) -> None:
     """Write the record of the runs into an empty folder."""
     configs = [yaml.safe_load((run / "config.yaml").read_text()) for run in given.runs]
     (out / "config.yaml").write_text(yaml.safe_dump(joined(configs, given.merge), sort_keys=False, allow_unicode=True))
-    write_rows(out / "results.jsonl", rows_of(given.runs))
+    write_rows(out / "results.jsonl", renewed(rows_of(given.runs), given.rescored))
     units = {name: unit for run in reversed(given.runs) for name, unit in units_of(run).items()}
+    if given.rescored is not None:
+        now = circumstances("torch")
+        for name in {f"06-evaluate/{r.method}/seed-{r.seed}" for r in read_rows(given.rescored / "results.jsonl")}:
+            units[name] = {**units[name], **now, "dirty": "+" in now["commit"], "rescored": True}
     (out / "provenance.json").write_text(json.dumps(dict(sorted(units.items())), indent=1) + "\n")
     if given.emulators:
         (out / "kept.json").write_text(json.dumps({"seeds": given.emulators}) + "\n")
@@ -176,6 +194,7 @@ def main() -> None:
     parser.add_argument("--emulators", type=int, nargs="*", metavar="SEED", help="of these seeds, or of all")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--merge", nargs="*", default=[], metavar="FIELD", help="may differ; the last run's is kept")
+    parser.add_argument("--rescored", type=Path, metavar="FOLDER", help="rows of this folder instead")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:  # a record may be among the runs
         made = Path(folder) / given.out.name

@@ -157,6 +157,15 @@ def test_several_runs_are_kept_as_one_record(scripts, tmp_path, monkeypatch):
         ("direct-residual", 0), ("direct-residual", 1), ("flow-residual-1", 0),
     }  # fmt: skip
     assert {*json.loads((first / "provenance.json").read_text())} == {"06-evaluate/first", "06-evaluate/second"}
+    made(tmp_path / "again", {"flow-residual-1": [5.0]})
+    unit = "06-evaluate/flow-residual-1/seed-0"
+    (first / "provenance.json").write_text(json.dumps({unit: {"commit": "old", "machine": "theirs"}}))
+    kept(first, tmp_path / "renewed", "--rescored", tmp_path / "again")
+    rows = read_rows(tmp_path / "renewed" / "results.jsonl")
+    assert [r.value for r in rows if r.metric == "mse"] == [1.0, 2.0, 5.0]
+    told_of = json.loads((tmp_path / "renewed" / "provenance.json").read_text())[unit]
+    assert (told_of["rescored"], told_of["machine"]) == (True, "theirs")
+    assert told_of["commit"] != "old"
     with pytest.raises(SystemExit, match=r"flow-residual-1, seed 0, is both in"):
         kept(first, second, first)
     (second / "config.yaml").write_text(json.dumps({**other, "train": {"lr": 0.2}}))
