@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -18,6 +18,7 @@ from pathlib import Path
 from results_rows import (
     FLOWS,
     RECORD,
+    SLACK,
     Quartiles,
     apebench,
     best,
@@ -38,6 +39,7 @@ RAW = {"one step": 8.8e-8, "ten steps": 9.7e-6}
 FEW = 4  # calls of the peers that we are compared with
 APEBENCH = 0.131
 FRONT = 1.05
+SAME = 0.9  # of an error that twice the samples must leave of one that has converged
 LEAST = 2  # of four scores on which ours must be ahead
 GROWN, DIRECT, COSINE = "adaptive-scaled-residual", "direct-residual", "cosine-v-residual"
 # (flow, ledger, score, ours, other, most): ratios seed by seed, with the same ledger, network and target.
@@ -189,7 +191,35 @@ def proxy(record: Path) -> Iterator[Bar]:
                 )
 
 
-BARS: tuple[Callable[[Path], Iterator[Bar]], ...] = (searched, grown, peers, raw, ape, front, proxy)
+def doubled(record: Path) -> Iterator[Bar]:
+    """What twice the samples leave of an error, for the largest budget that has a half: converged is near 1."""
+    for flow in FLOWS:
+        found = budgets(flow, record)
+        whole = max((b for b in found if _half(b, found)), default=None)
+        if whole is None:
+            continue
+        rows, before = found[whole], found[_half(whole, found)]
+        for score, what in errors(flow).items():
+            left = {m: r for m in labels(rows) if (r := _left(values(rows, m, *what), values(before, m, *what)))}
+            least = min(left.values())
+            of = ", ".join(f"{m} {r:.2f}" for m, r in left.items())
+            yield Bar(
+                f"{score}, {whole:,} over half the samples", flow, f"{least:.2f}", f"≥ {SAME}", least >= SAME, of
+            )
+
+
+def _half(ledger: int, found: Iterable[int]) -> int:
+    """The budget of half the samples; 0 where there is none."""
+    return next((b for b in found if abs(2 * b / ledger - 1) <= SLACK), 0)
+
+
+def _left(now: Mapping[int, float], before: Mapping[int, float]) -> float | None:
+    """The median ratio over seeds; None where no seed has both."""
+    ratios = [now[seed] / before[seed] for seed in now if before.get(seed)]
+    return statistics.median(ratios) if ratios else None
+
+
+BARS: tuple[Callable[[Path], Iterator[Bar]], ...] = (searched, grown, peers, raw, ape, front, proxy, doubled)
 
 
 def every(record: Path = RECORD) -> list[Bar]:

@@ -135,6 +135,15 @@ def test_a_bar_is_missed_where_ours_is_behind_by_more_than_quartiles(scripts, tm
     assert "prayer" in bars.misses(tmp_path / "far")
 
 
+def test_an_error_that_twice_the_samples_halve_has_not_converged(scripts, tmp_path):
+    bars = sys.modules["results_bars"]
+    made(tmp_path / "ks", {"direct-residual": [1.0, 3.0, 2.0], "cosine": [1.0]})
+    made(tmp_path / "ks-twice", {"direct-residual": [0.5, 1.5, 0.2], "flow-residual-1": [9.0]}, ledger=2004)
+    told = {b.what: b for b in bars.doubled(tmp_path)}
+    assert {*told} == {"one step, 2,004 over half the samples", "ten steps, 2,004 over half the samples"}
+    assert all((b.figure, b.of, b.reached) == ("0.50", "direct-residual 0.50", False) for b in told.values())
+
+
 def test_several_runs_are_kept_as_one_record(scripts, tmp_path, monkeypatch):
     keep = importlib.import_module("keep_run")
     told = {"title": "KS", "methods": ["direct-residual"], "seeds": [0, 1], "train": {"lr": 0.1, "compile": False}}
