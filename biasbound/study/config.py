@@ -193,6 +193,8 @@ class FinetuneConfig:
     """learning rate; paper 1e-4"""
     lr_final: float = 0.0
     """learning rate at the end of a cosine"""
+    warmup: float = field(default=0.0, metadata={"later": True})
+    """share of the updates in which the learning rate rises linearly; the optimiser starts anew"""
     share: float = 0.2
     """share of train.budget, where there is one"""
     unroll: int = 1
@@ -205,6 +207,7 @@ class FinetuneConfig:
     def __post_init__(self) -> None:
         bounded(self, "finetune", "updates", "unroll", least=1)
         bounded(self, "finetune", "share", above=0, below=1)
+        bounded(self, "finetune", "warmup", least=0, below=1)
         bounded(self, "finetune", "lr", above=0)
         bounded(self, "finetune", "lr_final", "proxy_steps", least=0)
 

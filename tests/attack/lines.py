@@ -131,7 +131,7 @@ NONSENSE = {  # values that parsers take and nobody can mean
         "rollout.seed=-1", "evaluate.steps=0", "evaluate.steps=-1", "evaluate.pairs=0", "evaluate.draws=0",
         "evaluate.curve=-1", "evaluate.gradients=-1", "finetune.updates=0", "finetune.unroll=0", "finetune.share=0",
         "finetune.share=1", "finetune.lr=0", "finetune.lr=-1", "finetune.proxy_steps=-1", "finetune.lr_final=-1",
-        "data.stride_time=0", "data.stride_space=0", "data.seed=-1", "data.size=giant", "data.dataset=nothing",
+        "finetune.warmup=1", "data.stride_time=0", "data.stride_space=0", "data.seed=-1", "data.size=giant", "data.dataset=nothing",
         "data.stride_time=100000", "data.stride_space=7", "task.history=0", "task.history=100000", "task.name=nothing",
         "network.width=0", "network.width=-3", "network.blocks=-1", "network.multipliers=[]", "network.multipliers=[0]",
         "network.name=nothing", "seeds=-1", "seeds=0,0", "seeds=", "methods=", "methods=direct,direct", "method=",

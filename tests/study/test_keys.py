@@ -63,6 +63,7 @@ def changed(section, **fields):
         ("search", {"start": "sigma"}, units(*TRAINED, of=["adaptive-x0"])),  # which the others follow anyway
         ("finetune", {"unroll": 2}, units("finetune", *LATER, of=["adaptive-proxy"])),
         ("finetune", {"detach": True}, units("finetune", *LATER, of=["adaptive-proxy"])),
+        ("finetune", {"warmup": 0.5}, units("finetune", *LATER, of=["adaptive-proxy"])),
         ("baselines", {"levels": 10}, units("train", *LATER, of=["linear", "cosine-ddim"])),
         ("baselines", {"refinements": 5}, units("train", *LATER, of=["refiner"])),
         ("rollout", {"members": 3}, units(*LATER, of=EVERY)),

@@ -9,6 +9,7 @@ import torch
 from calling import SMOKE, called, refused
 
 import biasbound
+from biasbound._io import read_lines
 from biasbound.cli import main
 from biasbound.core.schedule import log_uniform
 from biasbound.metrics.rows import read_rows, select
@@ -74,6 +75,15 @@ def test_fine_tuning_does_as_it_is_told(variant, tmp_path, change, capsys):
     assert (copy / weights).read_bytes() != (variant / weights).read_bytes()
     if change == "proxy_steps=1":
         refused([*command, "--finetune.proxy_steps", "99"], capsys, "proxy_steps 99 is beyond the schedule's")
+
+
+def test_a_fine_tuning_warms_up_for_a_share_of_its_updates(variant, tmp_path, capsys):
+    copy = shutil.copytree(variant, tmp_path / "run")
+    told = {"finetune.updates": 4, "finetune.warmup": 0.5, "finetune.lr": 1e-4, "train.log_every": 1}
+    words = [word for name, value in told.items() for word in (f"--{name}", str(value))]
+    assert called(["finetune", copy, "--jobs", "1", "--redo", *words], capsys)[0] == 0
+    lines = read_lines(copy / "04-finetune/adaptive-proxy/seed-0/log.jsonl", dict[str, float])
+    assert [line["lr"] for line in lines] == pytest.approx([0.5e-4, 1e-4, 1e-4, 0.5e-4])  # then a cosine to 0
 
 
 def test_gradients_are_clipped_and_weights_decay_as_the_optimiser_says(copied):

@@ -60,7 +60,10 @@ def make_finetune(job: FinetuneJob, place: Place) -> dict[str, Any]:
             f"finetune.proxy_steps {section.proxy_steps} is beyond the schedule's {len(start.schedule)} levels"
         )
     fit = fit_options(job.train, place.seed, updates=updates, epochs=None, **rates)
-    return _fit(job.method, model, job.train, _within(fit, job.budget, model), place)
+    fit = _within(fit, job.budget, model)
+    # The optimiser starts anew, and its first steps know next to nothing of the curvature.
+    fit = replace(fit, warmup=round(section.warmup * (fit.updates or 0)))
+    return _fit(job.method, model, job.train, fit, place)
 
 
 def _within(options: FitOptions, budget: int | None, model: Model) -> FitOptions:
