@@ -174,9 +174,9 @@ def eight(flow: str = "ks", record: Path = RECORD) -> str:
     families: tuple[Callable[[str], bool], ...] = (
         lambda m: kind(m) == "first guess",
         lambda m: kind(m) == "direct",
-        lambda m: kind(m) == "fixed schedule",
-        lambda m: m.startswith("edm"),
-        lambda m: m.startswith(("flow-", "recfm", "meanflow")),
+        lambda m: kind(m) == "fixed schedule" and method(m).prediction != "scaled",
+        lambda m: kind(m) == "fixed schedule" and method(m).prediction == "scaled",
+        lambda m: m.startswith(("edm", "flow-", "recfm", "meanflow")),
         lambda m: m.startswith(("refiner", "flowrefiner")),
         lambda m: m.startswith("member"),
         lambda m: kind(m) == "ours",
