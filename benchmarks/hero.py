@@ -37,7 +37,7 @@ LEFT, TOP = 0.42, 0.55
 def pair(record: str, method: str, frames: int) -> tuple[np.ndarray, np.ndarray, float]:
     """(truth, prediction) of the first trajectory, each (K, C, *N), and the time between frames."""
     with tempfile.TemporaryDirectory() as work:
-        run = gallery.rolled_out(gallery.RESULTS / "record" / record, Path(work) / "run", frames)
+        run = gallery.rolled_out(gallery.RESULTS / "record" / record, Path(work) / "run", frames, (method,))
         test = open_split(run / "01-data", "test")
         made = np.load(run / "05-rollout" / method / "seed-0" / "prediction.npy", allow_pickle=False)[0, 0]
         return np.asarray(test.read(0, 1)[0, 1 : frames + 1]), made, test.dt

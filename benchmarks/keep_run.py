@@ -2,9 +2,9 @@
 
 Copies the rows, the config, the searched schedules, the schedule files of methods, and the provenance of every unit
 (commit, machine, seed, times); with --curves also what was measured during search, training and evaluation, from which
-figures are drawn; with --emulators the emulators too, of all seeds or of those given, which `biasbound evaluate` scores
-again; with --speed the milliseconds of CPU time that a step of one trajectory takes on one thread, for every method, as
-speed.json.
+figures are drawn; with --emulators the emulators too, which `biasbound evaluate` scores again, both of all seeds or of
+those given; with --speed the milliseconds of CPU time that a step of one trajectory takes on one thread, for every
+method, as speed.json.
 
 Several runs, or records that were kept before, become one record with all their methods and seeds. Their configs may
 differ in methods, seeds, title and in fields that change no result; a method and seed may be in one of them only. What
@@ -146,10 +146,10 @@ def units_of(run: Path) -> dict[str, Any]:
 def patterns(given: argparse.Namespace) -> list[str]:
     """Of the files that are kept beside rows, config and provenance."""
     wanted = ["0[23]-*/*/seed-*/schedule.json"]
-    if given.curves or given.emulators is not None:
-        wanted += CURVES
-    if given.emulators is not None:
-        for seed in given.emulators or ["*"]:
+    for seed in given.emulators or ["*"]:
+        if given.curves or given.emulators is not None:
+            wanted += [pattern.replace("seed-*", f"seed-{seed}") for pattern in CURVES]
+        if given.emulators is not None:
             wanted += [f"0[34]-*/*/seed-{seed}/emulator/*", f"0[2-4]-*/*/seed-{seed}/stage.json"]
     return wanted
 

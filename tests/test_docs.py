@@ -303,11 +303,13 @@ def test_every_page_is_in_one_table_of_contents():
 def test_the_gallery_has_its_records():
     """A build of the site makes these pages at its very end: what is missing must be known before."""
     assert {*re.findall(r'href="gallery/(\w+)\.html"', (ROOT / "docs/gallery.md").read_text())} == {*gallery.PAGES}
-    for name, record in gallery.PAGES.items():
-        study = read_study(gallery.RESULTS / record)
-        assert study.rows, record
-        assert read_config(gallery.RESULTS / record / "config.yaml").title
-        assert name not in gallery.ROLLED or [*(gallery.RESULTS / record).glob("03-train/*/seed-0/emulator")], record
+    for page in gallery.PAGES.values():
+        record = gallery.RESULTS / page.record
+        assert {*page.methods} <= {row.method for row in read_study(record).rows}
+        assert read_config(record / "config.yaml").title
+        assert bool(page.frames) == bool(page.methods)
+        for method in page.methods:
+            assert [*record.glob(f"0[34]-*/{method}/seed-0/emulator")], method
 
 
 def test_the_reference_names_every_command_and_field_with_its_meaning():
