@@ -171,7 +171,7 @@ def kept(given: argparse.Namespace, out: Path) -> None:
     if given.speed:
         told += [{"milliseconds": milliseconds(run)} for run in given.runs if (run / "01-data").exists()]
     if told:
-        speed = {label: ms for each in told for label, ms in each["milliseconds"].items()}
+        speed = {label: ms for each in reversed(told) for label, ms in each["milliseconds"].items()}  # the first told
         (out / "speed.json").write_text(json.dumps({"milliseconds": speed, **circumstances("torch")}, indent=1) + "\n")
     for run in given.runs:
         for path in (path for pattern in patterns(given) for path in sorted(run.glob(pattern))):
