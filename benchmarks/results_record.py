@@ -195,7 +195,7 @@ def eight(flow: str = "ks", record: Path = RECORD) -> str:
         ]
         lines.append(Line((Cell(title_of(m)), *cells)))
     seeds = sorted({len({r.seed for r in select(rows, method=m)}) for m in chosen[1:]})
-    over = f"Medians (quartiles) over {seeds[-1]} seeds" + ("; without quartiles, of fewer" if len(seeds) > 1 else "")
+    over = f"Medians (quartiles) over {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds"
     notes = (f"{over}. Ledger: training samples passed through the network.",)
     return Table(f"{FLOWS[flow]}, 64 points", ("method", *names), (tuple(lines),), notes, False, 1).markdown().strip()
 
