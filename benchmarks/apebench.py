@@ -11,9 +11,10 @@ schedule (2,000 updates of warm-up to 1e-3, then a cosine to 0; no clipping, no 
 
 The score is the geometric mean over steps 1 to 100 of the mean nRMSE; persistence must come out as 0.731. Errors of
 rollouts over 100 steps are kept as OUT/errors/<method>-<optimiser>-<seed>.npz, in steps of 1/127 of the largest of each
-frame, which changes no score by more than 1e-4 of itself, and scores as OUT/scores.json. A call that was cut off goes on
-where it was; further seeds and methods are added to what is there. A record may keep the errors of a few seeds only:
-`--score` scores those again, and fails where a score has changed; scores of the others stay as they are.
+frame, which changes no score by more than 1e-4 of itself, scores as OUT/scores.json, and where they come from as
+OUT/provenance.json. A call that was cut off goes on where it was; further seeds and methods are added to what is there. A
+record may keep the errors of a few seeds only: `--score` scores those again, and fails where a score has changed; scores
+of the others stay as they are.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "soap": {"optimiser": "soap", "lr": 4e-3, "warmup": 0.0},
 }
 COMPILED = {"compile": True, "evaluations": 2}
+TOLD = ("commit", "dirty", "machine", "python", "torch", "threads", "started", "cpu_seconds")  # of a training
 SEARCH = {"mode": "grow", "statistic": "pooled", "levels": 10, "rounds": 4, "ahead": 4, "rule": "paired", "pairs": 256}
 
 
@@ -113,9 +115,15 @@ def study(label: str, optimiser: str, given: argparse.Namespace) -> None:
         sys.exit(2)
     truth = np.load(given.out / "data/test.npy")[:, 1:101]
     (given.out / "errors").mkdir(exist_ok=True)
+    found = {}
     for place in sorted(run.glob(f"05-rollout/{label}/seed-*")):
-        error = np.load(place / "prediction.npy")[0, :, :100] - truth
-        keep(given.out / "errors" / f"{label}-{optimiser}-{place.name[5:]}.npz", error)
+        error, name = np.load(place / "prediction.npy")[0, :, :100] - truth, f"{label}-{optimiser}-{place.name[5:]}"
+        keep(given.out / "errors" / f"{name}.npz", error)
+        told = json.loads((run / "03-train" / label / place.name / "stage.json").read_text())
+        found[name] = {key: told[key] for key in TOLD}
+    path = given.out / "provenance.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(dict(sorted({**known, **found}.items())), indent=1) + "\n")
 
 
 def keep(path: Path, error: np.ndarray) -> None:
