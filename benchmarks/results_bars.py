@@ -31,7 +31,7 @@ from results_rows import (
     values,
 )
 
-from biasbound.models.method import method
+from biasbound.models.method import GUESSES, method
 from biasbound.report.layout import Cell, Line, Table
 
 SEARCHED = {"ks": (0.3, "0.62"), "kolmogorov": (0.65, "0.65"), "transonic": (0.79, "0.79")}  # and the paper's ratios
@@ -200,7 +200,8 @@ def doubled(record: Path) -> Iterator[Bar]:
             continue
         rows, before = found[whole], found[_half(whole, found)]
         for score, what in errors(flow).items():
-            left = {m: r for m in labels(rows) if (r := _left(values(rows, m, *what), values(before, m, *what)))}
+            trained = (m for m in labels(rows) if m not in GUESSES)
+            left = {m: r for m in trained if (r := _left(values(rows, m, *what), values(before, m, *what)))}
             least = min(left.values())
             of = ", ".join(f"{m} {r:.2f}" for m, r in left.items())
             yield Bar(
