@@ -31,13 +31,13 @@ from results_rows import (
 
 from biasbound.core.panel import PANEL
 from biasbound.metrics.rows import Row, select
-from biasbound.models.method import method, order_of
+from biasbound.models.method import order_of
 from biasbound.report.errors import error_of
 from biasbound.report.style import PALETTE, curve, finish, grid_of, look
 
 IMAGES = ROOT / "docs" / "img"
 COLOURS = {"first guess": 7, "direct": 6, "fixed schedule": 0, "peer": 2, "ours": 1}
-FRONT = "front"
+FRONT, SEARCHED = "front", "adaptive-v-residual"
 RETRAINED = re.compile(rf"({'|'.join(sorted([*PANEL, FRONT], key=len, reverse=True))})-(\d+)(-|$)")
 
 
@@ -145,30 +145,37 @@ def schedules(record: Path) -> Figure | None:
             own = {row["calls"]: row["error"] for row in rows if row["schedule"] == name}
             curve(dense, sorted(own), [own[k] for k in sorted(own)], name, place, markevery=1)
         trained = (*table_rows(flow, record), *retrained(flow, record))
-        _retrained(after, names, trained, errors(flow)["one step"])
+        if not _retrained(after, names, trained, errors(flow)["one step"]):
+            after.set_axis_off()
         finish(dense, x="network calls a step", y="one step, RMSE, one network", title=FLOWS[flow], log="y")
-        finish(
-            after, x="network calls a step", y=f"one step, {units(flow)}, trained on it", title=FLOWS[flow], log="y"
-        )
-        for part in (dense, after):  # below, where it hides no curve
+        if after.axison:
+            y = f"one step, {units(flow)}, trained on it"
+            finish(after, x="network calls a step", y=y, title=FLOWS[flow], log="y")
+        for part in (p for p in (dense, after) if p.axison):  # below, where it hides no curve
             part.xaxis.get_major_locator().set_params(integer=True)
             part.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=4, fontsize="small", frameon=False)
     return figure
 
 
-def _retrained(axes: Axes, names: Sequence[str], rows: Sequence[Row], score: tuple[str, int]) -> None:
-    """Methods whose label begins with a schedule's name and calls; the searched ladder where it has no such name."""
+def _retrained(axes: Axes, names: Sequence[str], rows: Sequence[Row], score: tuple[str, int]) -> bool:
+    """Methods whose label begins with a schedule's name and calls, and the searched ladder; False where there is none.
+
+    The panel's networks have v-prediction, and so has the ladder beside them.
+    """
     found: dict[str, dict[int, float]] = {}
     for label in labels(rows):
         told, q = RETRAINED.match(label), quartiles(rows, label, *score)
         if told and q:
             found.setdefault(told[1], {})[int(told[2])] = q.median
-    ours = best(rows, (m for m in labels(rows, "ours") if "residual" in m and not method(m).network), *score)
+    if not found:
+        return False
+    ours = best(rows, [SEARCHED], *score)
     if ours is not None:
         found["searched"] = {select(rows, method=ours[0])[0].nfe: ours[1].median}
     for name, own in found.items():
         place = names.index(name) if name in names else len(names)
         curve(axes, sorted(own), [own[k] for k in sorted(own)], name, place, markevery=1)
+    return True
 
 
 def split(record: Path) -> Figure | None:
