@@ -8,11 +8,13 @@ method, as speed.json.
 
 Several runs, or records that were kept before, become one record with all their methods and seeds. Their configs may
 differ in methods, seeds, title and in fields that change no result; a method and seed may be in one of them only. What
-`--merge FIELD` names, such as evaluate.members, is taken from the last. `--rescored` takes the rows of emulators from a
+`--merge FIELD` names, such as evaluate.members, is taken from the last. Figures are kept with seven digits, intervals
+rounded outwards, so that what held before still holds. `--rescored` takes the rows of emulators from a
 folder that `biasbound evaluate` filled when it scored a record again, where runs were scored in other ways.
 """
 
 import argparse
+import decimal
 import json
 import re
 import shutil
@@ -20,6 +22,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,7 @@ from biasbound.study.stages.material import open_split
 from biasbound.study.stages.rollout import roll
 
 STEPS, ROUNDS = 10, 5
+DIGITS = 7  # what single precision has
 FREE = ("title", "methods", "seeds", "train.compile", "train.evaluations", "rollout.compile", "execute")
 CURVES = (
     "0[23]-*/*/seed-*/landscape.json",
@@ -48,6 +52,7 @@ CURVES = (
     "06-*/*/seed-*/bias.json",
     "06-*/*/seed-*/gradients.json",
 )
+DRAWN = ("chain.jsonl", "log.jsonl")
 
 
 def homed(out: Path) -> None:
@@ -130,6 +135,29 @@ def renewed(rows: Sequence[Row], rescored: Path | None) -> list[Row]:
     return [row for unit in units for row in new.get(unit, [r for r in rows if (r.method, r.seed) == unit])]
 
 
+def digits(number: float | None, rounding: str = decimal.ROUND_HALF_EVEN) -> float | None:
+    """A number with `DIGITS` of its digits."""
+    if number is None:
+        return None
+    return float(decimal.Context(DIGITS, rounding).create_decimal(repr(number)))  # as printed: again changes nothing
+
+
+def shortened(row: Row) -> Row:
+    """The row with fewer digits; its interval holds whatever it held before."""
+    low, high = digits(row.low, decimal.ROUND_FLOOR), digits(row.high, decimal.ROUND_CEILING)
+    return replace(row, value=digits(row.value), low=low, high=high, seconds=round(row.seconds, 2))
+
+
+def copied(path: Path, target: Path) -> None:
+    """A file of a run; of the long lists that only figures are drawn from, with fewer digits."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if path.name not in DRAWN:
+        shutil.copy(path, target)
+        return
+    lines = [json.loads(line, parse_float=lambda told: digits(float(told))) for line in path.open()]
+    target.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 def units_of(run: Path) -> dict[str, Any]:
     """Where every unit of a run or of a record comes from."""
     kept = run / "provenance.json"
@@ -158,7 +186,8 @@ def kept(given: argparse.Namespace, out: Path) -> None:
     """Write the record of the runs into an empty folder."""
     configs = [yaml.safe_load((run / "config.yaml").read_text()) for run in given.runs]
     (out / "config.yaml").write_text(yaml.safe_dump(joined(configs, given.merge), sort_keys=False, allow_unicode=True))
-    write_rows(out / "results.jsonl", renewed(rows_of(given.runs), given.rescored))
+    rows = renewed(rows_of(given.runs), given.rescored)
+    write_rows(out / "results.jsonl", [shortened(row) for row in rows])
     units = {name: unit for run in reversed(given.runs) for name, unit in units_of(run).items()}
     if given.rescored is not None:
         now = circumstances("torch")
@@ -172,12 +201,11 @@ def kept(given: argparse.Namespace, out: Path) -> None:
         told += [{"milliseconds": milliseconds(run)} for run in given.runs if (run / "01-data").exists()]
     if told:
         speed = {label: ms for each in reversed(told) for label, ms in each["milliseconds"].items()}  # the first told
-        (out / "speed.json").write_text(json.dumps({"milliseconds": speed, **circumstances("torch")}, indent=1) + "\n")
+        about = circumstances("torch") if given.speed else {k: v for k, v in told[0].items() if k != "milliseconds"}
+        (out / "speed.json").write_text(json.dumps({"milliseconds": speed, **about}, indent=1) + "\n")
     for run in given.runs:
         for path in (path for pattern in patterns(given) for path in sorted(run.glob(pattern))):
-            target = out / path.relative_to(run)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, target)
+            copied(path, out / path.relative_to(run))
         for path in run.glob("*.json"):  # schedule files of a record
             if not (out / path.name).exists() and path.name not in ("run.json", "kept.json"):
                 shutil.copy(path, out / path.name)

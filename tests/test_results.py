@@ -12,6 +12,7 @@ import torch
 import yaml
 
 import biasbound
+from biasbound.metrics.intervals import Interval
 from biasbound.metrics.rows import About, read_rows, select, write_rows
 from biasbound.study.parsing import read_config
 from biasbound.study.rescore import read_record
@@ -142,6 +143,18 @@ def test_an_error_that_twice_the_samples_halve_has_not_converged(scripts, tmp_pa
     told = {b.what: b for b in bars.doubled(tmp_path)}
     assert {*told} == {"one step, 2,004 over half the samples", "ten steps, 2,004 over half the samples"}
     assert all((b.figure, b.of, b.reached) == ("0.50", "direct-residual 0.50", False) for b in told.values())
+
+
+def test_a_kept_interval_holds_what_it_held(scripts):
+    keep = importlib.import_module("keep_run")
+    for value in (math.pi, -math.pi, 1e-9 / 3, 0.0, 2e22 / 7, 5e-324):
+        row = About("ks", "direct", 0, seconds=1.234567).row("mse", Interval(value, value, value), 1)
+        short = keep.shortened(row)
+        assert short.low <= value <= short.high
+        assert short.value == pytest.approx(value, rel=1e-6)
+        assert keep.shortened(short) == short
+    none = keep.shortened(About("ks", "direct", 0).row("mse", math.inf, 1))
+    assert (none.value, none.low, none.high) == (None, None, None)
 
 
 def test_several_runs_are_kept_as_one_record(scripts, tmp_path, monkeypatch):
