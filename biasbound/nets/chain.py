@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -23,11 +23,12 @@ from biasbound._io import as_kind, plain
 from biasbound.core.noise import Condition, State
 from biasbound.nets.blocks import LogSnrEmbedding, Shift
 from biasbound.nets.build import NetSpec, check_dims
-from biasbound.nets.layers import Field, Paddings, Sizes, channels_first, channels_last
+from biasbound.nets.layers import Conv, Field, Paddings, Sizes, channels_first, channels_last, uniform
 
-__all__ = ["Architecture", "Chain", "Conditional", "Count", "Direct", "Options", "Shape", "zero_linear"]
+__all__ = ["Architecture", "Chain", "Conditional", "Count", "Direct", "Options", "Shape", "loud", "zero_linear"]
 
 Count = Annotated[int, Limits(ge=1)]
+Lift = TypeVar("Lift", Conv, nn.Linear)
 Sizings = Mapping[tuple[int, str], Mapping[str, Any]]
 
 
@@ -151,6 +152,18 @@ class Direct(nn.Module):
     def forward(self, x: Condition) -> State:
         y: State = self.body(x)
         return y
+
+
+def loud(lift: Lift, shape: Shape) -> Lift:
+    """A first layer that hears x as loudly as that of a direct network does.
+
+    Drawn for the fan-in of z_t and x together, weights and bias are smaller, and a network that ignores z_t, as one
+    at the top of a ladder does, is a tenth less accurate.
+    """
+    if shape.noise:
+        heard = shape.inputs - shape.outputs
+        uniform(lift.weight, lift.bias, fan_in=lift.weight[0].numel() * heard // shape.inputs)
+    return lift
 
 
 def zero_linear(inside: int, outside: int) -> nn.Linear:

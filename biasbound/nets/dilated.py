@@ -14,7 +14,7 @@ from pydantic import Field as Limits
 from torch import nn
 
 from biasbound.nets.blocks import Axes, Shift, modulated
-from biasbound.nets.chain import Architecture, Chain, Count, Options, Shape, zero_linear
+from biasbound.nets.chain import Architecture, Chain, Count, Options, Shape, loud, zero_linear
 from biasbound.nets.layers import Field, Paddings, Sizes, normed
 
 __all__ = ["Dilated", "DilatedOptions", "dilated"]
@@ -57,7 +57,7 @@ class Dilated(Chain):
     def __init__(self, shape: Shape, options: DilatedOptions) -> None:
         made = (DilatedBlock(shape.padding, options.width, options.dilations) for _ in range(options.blocks))
         super().__init__(shape, options, made)
-        self.lift = Axes(shape.padding, (1,) * len(shape.padding)).conv(shape.inputs, options.width, 3)
+        self.lift = loud(Axes(shape.padding, (1,) * len(shape.padding)).conv(shape.inputs, options.width, 3), shape)
         self.output = zero_linear(options.width, shape.outputs)
 
     def enter(self, x: Field) -> Field:

@@ -20,7 +20,7 @@ from pydantic import Field as Limits
 from torch import Tensor, nn
 
 from biasbound.nets.blocks import Shift, modulated, with_row
-from biasbound.nets.chain import Architecture, Chain, Count, Options, Shape, zero_linear
+from biasbound.nets.chain import Architecture, Chain, Count, Options, Shape, loud, zero_linear
 from biasbound.nets.layers import (
     Field,
     Paddings,
@@ -136,7 +136,7 @@ class DiT(Chain):
     def __init__(self, shape: Shape, options: DiTOptions) -> None:
         super().__init__(shape, options, (DiTBlock(options.width) for _ in range(options.blocks)))
         self.patch, cells = options.patch, math.prod(options.patch)
-        self.lift = nn.Linear(cells * shape.inputs, options.width)
+        self.lift = loud(nn.Linear(cells * shape.inputs, options.width), shape)
         self.output = zero_linear(options.width, cells * shape.outputs)
         ends = shape.padding.count("zeros")
         self.place = nn.Linear(ends * PLACES, options.width, bias=False) if ends else None

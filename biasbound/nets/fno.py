@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from biasbound.nets.blocks import Shift, modulated
-from biasbound.nets.chain import Architecture, Chain, Count, Options, Shape, zero_linear
+from biasbound.nets.chain import Architecture, Chain, Count, Options, Shape, loud, zero_linear
 from biasbound.nets.layers import Field, Paddings, Sizes, cropped, extended, normed, uniform
 
 __all__ = ["FNO", "FNOOptions", "SpectralLayer", "Waves", "fno"]
@@ -122,7 +122,7 @@ class FNO(Chain):
         made = (FourierBlock(options.width, axes, options.modes) for _ in range(options.blocks))
         super().__init__(shape, options, made)
         self.modes = options.modes
-        self.lift = nn.Linear(shape.inputs, options.width)
+        self.lift = loud(nn.Linear(shape.inputs, options.width), shape)
         self.output = zero_linear(options.width, shape.outputs)
 
     def enter(self, x: Field) -> Field:

@@ -47,6 +47,16 @@ def fields_for(spec, batch=3):
 
 
 @every_chain
+def test_a_new_network_hears_x_as_loudly_as_a_direct_one(name):
+    noisy, direct = (spec_of(name).build(n).body.lift for n in (True, False))
+    bound = 1 / math.sqrt(direct.weight[0].numel())
+    assert noisy.weight[0].numel() > direct.weight[0].numel()
+    for lift in (noisy, direct):
+        assert 0.9 * bound < lift.weight.abs().max() <= bound
+        assert lift.bias.abs().max() <= bound
+
+
+@every_chain
 def test_a_gradient_reaches_every_parameter(name):
     spec = spec_of(name)
     z_t, x, log_snr = fields_for(spec)
