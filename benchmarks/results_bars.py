@@ -156,19 +156,15 @@ def ape(record: Path) -> Iterator[Bar]:
 
 
 def front(record: Path) -> Iterator[Bar]:
-    """The ladders that biases give, greedy and predicted, over the exact front at equal calls: the largest ratio."""
-    for flow, rule in product(FLOWS, ("greedy", "predicted")):
+    """The ladders that biases give over the exact front at equal calls: the largest ratio."""
+    names = {"greedy": "greedy ladder", "greedy-free": "greedy ladder with σ_0 free", "predicted": "predicted ladder"}
+    for flow, (rule, name) in product(FLOWS, names.items()):
         rows = [row for row in panel(flow, record) if row["schedule"] == rule and row["ratio"]]
         if rows:
             worst = max(rows, key=lambda row: row["ratio"])
             told = f"at {worst['calls']} of {', '.join(str(row['calls']) for row in rows)} calls"
             yield Bar(
-                f"{rule} ladder over the front",
-                flow,
-                f"{worst['ratio']:.2f}",
-                f"≤ {FRONT}",
-                worst["ratio"] <= FRONT,
-                told,
+                f"{name} over the front", flow, f"{worst['ratio']:.2f}", f"≤ {FRONT}", worst["ratio"] <= FRONT, told
             )
 
 

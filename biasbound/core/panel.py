@@ -11,7 +11,8 @@ level; those with more than one call end at the lowest.
                            that of u, Girsanov's bound on the KL divergence. It is additive over steps, so the least sum is
                            found exactly. Where τ is drawn ∝ (1/(τ² + c²) − 1/(u² + c²))/τ³ instead of integrated over,
                            the quotient ‖…‖²/(1/(τ² + c²) − 1/(u² + c²)) is left of it: the same sum, as an estimate
-    greedy                 Algorithm 2, with the least τ that needs so many calls
+    greedy                 Algorithm 2 from the lowest level, with the least τ that needs so many calls
+    greedy-free            the same from every level: the ladder of least predicted error
     predicted              least error as the biases of Algorithm 2 predict it (`core.predicted`)
     front                  least measured error (`core.front`)
 
@@ -38,7 +39,7 @@ from biasbound.core.front import optimal_schedules
 from biasbound.core.interop.edm import as_edm, levels_of
 from biasbound.core.noise import Condition, State, alpha_bar, draw
 from biasbound.core.ode import karras
-from biasbound.core.predicted import predicted_schedules
+from biasbound.core.predicted import predicted_error, predicted_schedules
 from biasbound.core.schedule import Schedule, cosine, linear, log_uniform, sigmoid
 from biasbound.core.search import ForcedTransition, greedy_schedule, start_level
 
@@ -194,9 +195,10 @@ def _within(sigma: Sequence[float], dense: Dense) -> list[float]:
     return sorted({*(min(max(s, low), high) for s in sigma[:-1]), high})
 
 
-def _greedy(dense: Dense, calls: int) -> Schedule | None:
-    """The ladder of the least τ that needs at most so many calls; None where every τ needs more or fewer."""
-    first = start_level(dense.levels.sigma, dense.table.clean_error, dense.start)
+def _greedy(dense: Dense, calls: int, first: float | None = None) -> Schedule | None:
+    """The ladder of the least τ that needs at most so many calls from σ_0; None where every τ needs more or fewer."""
+    if first is None:
+        first = start_level(dense.levels.sigma, dense.table.clean_error, dense.start)
     biases = sorted({1.0, *(max(1.0, b.mean) for *_, b in dense.table.matrix() if math.isfinite(b.mean))})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ForcedTransition)
@@ -209,12 +211,19 @@ def _greedy(dense: Dense, calls: int) -> Schedule | None:
     return found if len(found) == calls else None
 
 
+def _greedy_free(dense: Dense, calls: int) -> Schedule | None:
+    """Of the greedy ladders with so many calls, whatever their σ_0, that of least predicted error; None where there is none."""
+    found = [g for s in dense.levels.sigma if (g := _greedy(dense, calls, s)) is not None]
+    return min(found, key=lambda g: predicted_error(g, dense.table.clean_error, dense.table), default=None)
+
+
 PANEL: Mapping[str, Callable[[Dense, int], Schedule | None]] = {
     **{name: partial(_closed, name) for name in ("karras", "log-linear", "cosine", "linear", "sigmoid")},
     "entropic": _measured(lambda d, k: quantiles(entropies(d), k), "entropic"),
     "score-optimal": _measured(lambda d, k: quantiles(score_steps(d), k), "score-optimal"),
     "ays": _measured(lambda d, k: least_sum(ays_cost(d), k), "ays"),
     "greedy": _greedy,
+    "greedy-free": _greedy_free,
     "predicted": lambda dense, calls: dense.predicted[calls][0],
 }
 

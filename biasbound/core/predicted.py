@@ -20,7 +20,7 @@ from typing import NamedTuple
 from biasbound.core.bias import Estimate
 from biasbound.core.schedule import Schedule
 
-__all__ = ["predicted_schedules"]
+__all__ = ["predicted_error", "predicted_schedules"]
 
 
 class Chain(NamedTuple):
@@ -28,6 +28,28 @@ class Chain(NamedTuple):
 
     path: tuple[float, ...]
     square: float
+
+    def down(self, to: float, bias: float) -> Chain:
+        """One jump further, to a lower level, of this two-step bias."""
+        excess = max(bias**2 - 1, 0.0)  # a measured bias may be a little below 1
+        return Chain((*self.path, to), 1 + excess * self.square)
+
+
+def predicted_error(
+    ladder: Schedule,
+    clean_error: Callable[[float], Estimate | float],
+    two_step_bias: Callable[[float, float], Estimate | float],
+) -> float:
+    """E_clean(σ_0) REB(σ_0) of one ladder, by the recursion above.
+
+    >>> predicted_error(Schedule([0.1, 0.4, 0.9]), lambda s: s, lambda to, start: 1.0)
+    0.1
+    """
+    *lower, top = ladder.sigma
+    chain = Chain((top,), 1.0)
+    for to in reversed(lower):
+        chain = chain.down(to, _mean(two_step_bias(to, chain.path[-1])))
+    return _mean(clean_error(ladder.sigma[0])) * math.sqrt(chain.square)
 
 
 def predicted_schedules(
@@ -52,8 +74,7 @@ def predicted_schedules(
     clean = {s: _mean(clean_error(s)) for s in sigma}
 
     def down(chain: Chain, to: float) -> Chain:
-        excess = max(known[to, chain.path[-1]] ** 2 - 1, 0.0)  # a measured bias may be a little below 1
-        return Chain((*chain.path, to), 1 + excess * chain.square)
+        return chain.down(to, known[to, chain.path[-1]])
 
     def error(chain: Chain) -> float:
         return clean[chain.path[-1]] * math.sqrt(chain.square)

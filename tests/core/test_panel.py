@@ -9,6 +9,7 @@ import torch
 from biasbound.core.front import inference_error
 from biasbound.core.oracle import GaussianOracle
 from biasbound.core.panel import PANEL, Dense, ays_cost, entropies, least_sum, quantiles, schedules, score_steps
+from biasbound.core.predicted import predicted_error
 from biasbound.core.schedule import log_uniform
 
 SPREAD = 0.2
@@ -28,7 +29,7 @@ def test_a_schedule_has_the_calls_that_are_asked_for_and_begins_at_the_top(name)
     for calls in (1, 2, 5):
         found = PANEL[name](DENSE, calls)
         if found is None:
-            assert name == "greedy"
+            assert name in ("greedy", "greedy-free")
             continue
         assert found.sigma[-1] == pytest.approx(DENSE.levels.sigma[-1])
         assert len(found) == calls or (name in ("cosine", "linear", "sigmoid") and len(found) <= calls)
@@ -91,6 +92,22 @@ def test_no_other_levels_of_the_grid_have_a_lower_objective_than_align_your_step
         start = quantiles([1.0] * (len(DENSE.levels) - 1), calls)  # even in log r
         others = [DENSE.ladder(start, "even"), PANEL["entropic"](DENSE, calls), PANEL["score-optimal"](DENSE, calls)]
         assert all(least <= objective(other) * (1 + 1e-12) for other in others)
+
+
+@pytest.mark.parametrize("calls", range(2, 8))
+def test_a_greedy_ladder_with_a_free_start_is_predicted_between_the_greedy_and_the_best(calls):
+    """It may begin where the greedy one does, and the best of all ladders need not be greedy."""
+    error = {
+        name: predicted_error(found, DENSE.table.clean_error, DENSE.table)
+        if (found := PANEL[name](DENSE, calls))
+        else None
+        for name in ("greedy", "greedy-free", "predicted")
+    }
+    if error["greedy-free"] is None:
+        assert error["greedy"] is None
+        return
+    assert error["predicted"] <= error["greedy-free"] * (1 + 1e-12)
+    assert error["greedy"] is None or error["greedy-free"] <= error["greedy"]
 
 
 def test_quantiles_are_even_where_lengths_are_and_differ_where_they_are_not():

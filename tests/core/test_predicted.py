@@ -9,7 +9,7 @@ import torch
 from biasbound.core.bias import Measure, TwoStepTable
 from biasbound.core.front import inference_error, optimal_schedules
 from biasbound.core.oracle import AffineOracle, GaussianOracle
-from biasbound.core.predicted import predicted_schedules
+from biasbound.core.predicted import predicted_error, predicted_schedules
 from biasbound.core.schedule import log_uniform
 
 LEVELS = [0.02, 0.05, 0.1, 0.3, 0.6, 0.99]
@@ -37,6 +37,7 @@ def test_no_ladder_of_as_many_calls_has_a_lower_prediction(calls):
     every = [(*some, LEVELS[-1]) for some in itertools.combinations(LEVELS[:-1], calls - 1)]
     assert len(ladder) == calls
     assert error == pytest.approx(predicted(ladder.sigma)) == pytest.approx(min(map(predicted, every)))
+    assert predicted_error(ladder, clean, bias) == error
 
 
 def test_without_bias_the_error_is_that_of_the_last_level():
