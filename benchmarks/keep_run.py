@@ -7,8 +7,8 @@ those given; with --speed the milliseconds of CPU time that a step of one trajec
 method, as speed.json.
 
 Several runs, or records that were kept before, become one record with all their methods and seeds. Their configs may
-differ in methods, seeds, title and in fields that change no result; a method and seed may be in one of them only. What
-`--merge FIELD` names, such as evaluate.members, is taken from the last. Figures are kept with seven digits, intervals
+differ in methods, seeds, title and in fields that change no result; a method and seed may be in one of them only, unless
+`--replace` says that the first one's stand. What `--merge FIELD` names, such as evaluate.members, is taken from the last. Figures are kept with seven digits, intervals
 rounded outwards, so that what held before still holds. `--rescored` takes the rows of emulators from a
 folder that `biasbound evaluate` filled when it scored a record again, where runs were scored in other ways.
 """
@@ -105,8 +105,8 @@ def _flat(told: Any, name: str = "") -> dict[str, Any]:
     return {k: v for key, value in told.items() for k, v in _flat(value, f"{name}.{key}".lstrip(".")).items()}
 
 
-def rows_of(runs: Sequence[Path]) -> list[Row]:
-    """All rows; first guesses, which each run has, once, and a method and seed of two runs are refused."""
+def rows_of(runs: Sequence[Path], replace: bool = False) -> list[Row]:
+    """All rows; first guesses, which each run has, once. A method and seed of two runs are the first's, or refused."""
     found: dict[tuple[str, int], tuple[Path, list[Row]]] = {}
     guessed: dict[str, int] = {}
     for run in runs:
@@ -116,7 +116,7 @@ def rows_of(runs: Sequence[Path]) -> list[Row]:
             place, rows = found.setdefault((row.method, row.seed), (run, []))
             if place == run:
                 rows.append(row)
-            elif row.method not in GUESSES:
+            elif row.method not in GUESSES and not replace:
                 raise SystemExit(f"{row.method}, seed {row.seed}, is both in {place} and in {run}")
     ordered = sorted(found, key=lambda unit: (order_of(unit[0]), unit[1]))
     return [row for unit in ordered for row in found[unit][1]]
@@ -186,7 +186,7 @@ def kept(given: argparse.Namespace, out: Path) -> None:
     """Write the record of the runs into an empty folder."""
     configs = [yaml.safe_load((run / "config.yaml").read_text()) for run in given.runs]
     (out / "config.yaml").write_text(yaml.safe_dump(joined(configs, given.merge), sort_keys=False, allow_unicode=True))
-    rows = renewed(rows_of(given.runs), given.rescored)
+    rows = renewed(rows_of(given.runs, given.replace), given.rescored)
     write_rows(out / "results.jsonl", [shortened(row) for row in rows])
     units = {name: unit for run in reversed(given.runs) for name, unit in units_of(run).items()}
     if given.rescored is not None:
@@ -203,9 +203,12 @@ def kept(given: argparse.Namespace, out: Path) -> None:
         speed = {label: ms for each in reversed(told) for label, ms in each["milliseconds"].items()}  # the first told
         about = circumstances("torch") if given.speed else {k: v for k, v in told[0].items() if k != "milliseconds"}
         (out / "speed.json").write_text(json.dumps({"milliseconds": speed, **about}, indent=1) + "\n")
+    owner: dict[tuple[str, ...], Path] = {}
     for run in given.runs:
         for path in (path for pattern in patterns(given) for path in sorted(run.glob(pattern))):
-            copied(path, out / path.relative_to(run))
+            inside = path.relative_to(run)
+            if owner.setdefault(inside.parts[:3], run) == run:  # all of a unit is of one run
+                copied(path, out / inside)
         for path in run.glob("*.json"):  # schedule files of a record
             if not (out / path.name).exists() and path.name not in ("run.json", "kept.json"):
                 shutil.copy(path, out / path.name)
@@ -222,6 +225,7 @@ def main() -> None:
     parser.add_argument("--emulators", type=int, nargs="*", metavar="SEED", help="of these seeds, or of all")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--merge", nargs="*", default=[], metavar="FIELD", help="may differ; the last run's is kept")
+    parser.add_argument("--replace", action="store_true", help="of a method and seed in two runs, keep the first")
     parser.add_argument("--rescored", type=Path, metavar="FOLDER", help="rows of this folder instead")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:  # a record may be among the runs

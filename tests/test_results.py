@@ -190,6 +190,17 @@ def test_several_runs_are_kept_as_one_record(scripts, tmp_path, monkeypatch):
     assert told_of["commit"] != "old"
     with pytest.raises(SystemExit, match=r"flow-residual-1, seed 0, is both in"):
         kept(first, second, first)
+    for run, levels in ((second, "new"), (first, "old")):
+        schedule = run / "03-train" / "flow-residual-1" / "seed-0" / "growth.json"
+        schedule.parent.mkdir(parents=True, exist_ok=True)
+        schedule.write_text(levels)
+    kept(second, first, tmp_path / "replaced", "--replace", "--curves")
+    assert {r.value for r in read_rows(tmp_path / "replaced" / "results.jsonl") if r.metric == "mse"} == {
+        1.0,
+        2.0,
+        3.0,
+    }
+    assert (tmp_path / "replaced" / "03-train/flow-residual-1/seed-0/growth.json").read_text() == "new"
     (second / "config.yaml").write_text(json.dumps({**other, "train": {"lr": 0.2}}))
     with pytest.raises(SystemExit, match=r"the runs differ in train\.lr: 0\.1 and 0\.2"):
         kept(first, second, tmp_path / "third")
