@@ -198,7 +198,8 @@ def kept(given: argparse.Namespace, out: Path) -> None:
         (out / "kept.json").write_text(json.dumps({"seeds": given.emulators}) + "\n")
     told = [json.loads(p.read_text()) for run in given.runs if (p := run / "speed.json").exists()]
     if given.speed:
-        told += [{"milliseconds": milliseconds(run)} for run in given.runs if (run / "01-data").exists()]
+        measured = [{"milliseconds": milliseconds(run)} for run in given.runs if (run / "01-data").exists()]
+        told = [*measured, *told] if given.replace else [*told, *measured]
     if told:
         speed = {label: ms for each in reversed(told) for label, ms in each["milliseconds"].items()}  # the first told
         about = circumstances("torch") if given.speed else {k: v for k, v in told[0].items() if k != "milliseconds"}
