@@ -11,6 +11,8 @@ r"""The ladder grown inside one training: one optimiser, one decay of the learni
              trains the top
     end      the ladder is derived once more from the final network over the levels that it was trained on
 
+With `calls: 1` no level below the top can be used, and all samples train the top.
+
 Where the answer is a distribution (`score: crps`), refining need not lower an error to pay, and no level joins by itself: the
 rounds train all levels of the grid, and the ladder of least score on the exact front is what the rest trains.
 
@@ -87,7 +89,7 @@ class Grower:
         warm = self._warm()
         if not self.state.grid:
             self._train(warm)
-            self._keep(self._scaled(), on_round)
+            self._keep(replace(self._scaled(), fixed=self._alone), on_round)
         while not self.state.fixed:
             now = self.state.rounds + 1
             self._train(warm + (options.share - warm) * now / options.rounds)
@@ -96,6 +98,11 @@ class Grower:
         return self._derived()
 
     # --- training -----------------------------------------------------------------------------
+
+    @property
+    def _alone(self) -> bool:
+        """Whether the ladder is the top whatever a level below could do: then none is tried."""
+        return self.options.calls == 1 and (self.options.rule != "greedy" or self.options.score == "crps")
 
     def _warm(self) -> float:
         """The share of the budget for the top alone, as asked for, or as suits the prediction."""
@@ -107,7 +114,7 @@ class Grower:
         state, trainer = self.state, self.trainer
         trainer.choosing = trainer.options.keep == "best" and state.fixed  # before, errors are of other ladders
         ahead = () if state.fixed else self._ahead()
-        band = () if state.grid or not self.options.band else self._band()
+        band = () if state.grid or not self.options.band or self._alone else self._band()
         levels = (*state.ladder, *ahead, *band)
         shares = self._shares(state.ladder, ahead)
         if band:

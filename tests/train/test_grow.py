@@ -125,6 +125,23 @@ def test_patience_and_the_end_of_the_grid_fix_the_ladder_early():
         assert len(found.schedule) == (1 if oracle is stuck else 2)
 
 
+@pytest.mark.parametrize("score", ["error", "crps"])
+@pytest.mark.parametrize("prediction", ["v", "scaled"])
+def test_with_one_call_every_sample_trains_the_top(prediction, score, monkeypatch):
+    options = SearchOptions(**SEARCH | {"calls": 1, "rule": "paired", "band": 0.05, "score": score})
+    grower, trained = Grower(options, trainer(fresh(prediction)), X, Y), []
+    run = grower.trainer.run
+
+    def running(**how):
+        trained.append(grower.trainer.model.schedule.sigma)
+        return run(**how)
+
+    monkeypatch.setattr(grower.trainer, "run", running)
+    found, top = grower.run(), (grid(options).sigma[-1],)
+    assert (found.schedule.sigma, found.growth.rounds) == (top, 0)
+    assert trained == [top, top]  # before the error of the top is measured, and after
+
+
 def test_the_shares_are_as_asked_at_every_moment():
     """Levels that are tried have `tried` together, then σ_0 has most; the top never has less than its least share."""
     options = SearchOptions(**SEARCH | {"lowest": 0.7, "top": 0.2, "ahead": 2, "tried": 0.3})
