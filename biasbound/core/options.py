@@ -62,7 +62,7 @@ class SearchOptions:
     """grow: the final ladder is the greedy one, or the fewest calls within one standard error of the least error: of that
     error over pairs (best), or of the difference between two ladders, pair by pair (paired)"""
     calls: int = 6
-    """grow: longest ladder of the exact front"""
+    """grow: longest ladder of the exact front; with 1, unless the rule is greedy, all samples train the top level"""
     score: Literal["error", "crps"] = field(default="error", metadata={"later": True})
     """grow: what ladders are compared by: the error of a sample, or the CRPS of `draws` samples, where the answer is a
     distribution; then all levels of the grid are trained until the ladder is fixed, and the front chooses it"""
