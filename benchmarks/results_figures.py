@@ -145,7 +145,7 @@ def schedules(record: Path) -> Figure | None:
             own = {row["calls"]: row["error"] for row in rows if row["schedule"] == name}
             curve(dense, sorted(own), [own[k] for k in sorted(own)], name, place, markevery=1)
         trained = (*table_rows(flow, record), *retrained(flow, record))
-        if not _retrained(after, names, trained, errors(flow)["one step"]):
+        if not _retrained(after, rows, trained, errors(flow)["one step"]):
             after.set_axis_off()
         finish(dense, x="network calls a step", y="one step, RMSE, one network", title=FLOWS[flow], log="y")
         if after.axison:
@@ -157,11 +157,13 @@ def schedules(record: Path) -> Figure | None:
     return figure
 
 
-def _retrained(axes: Axes, names: Sequence[str], rows: Sequence[Row], score: tuple[str, int]) -> bool:
+def _retrained(axes: Axes, ladders: Sequence[dict[str, Any]], rows: Sequence[Row], score: tuple[str, int]) -> bool:
     """Methods whose label begins with a schedule's name and calls, and the searched ladder; False where there is none.
 
-    The panel's networks have v-prediction, and so has the ladder beside them.
+    Schedules that have the same levels for a number of calls share a training. The panel's networks have v-prediction,
+    and so has the ladder beside them.
     """
+    names = list(dict.fromkeys(row["schedule"] for row in ladders))
     found: dict[str, dict[int, float]] = {}
     for label in labels(rows):
         told, q = RETRAINED.match(label), quartiles(rows, label, *score)
@@ -169,6 +171,12 @@ def _retrained(axes: Axes, names: Sequence[str], rows: Sequence[Row], score: tup
             found.setdefault(told[1], {})[int(told[2])] = q.median
     if not found:
         return False
+    trained = {
+        _levels(row): e for row in ladders if (e := found.get(row["schedule"], {}).get(row["calls"])) is not None
+    }
+    for row in ladders:
+        if _levels(row) in trained:
+            found.setdefault(row["schedule"], {}).setdefault(row["calls"], trained[_levels(row)])
     ours = best(rows, [SEARCHED], *score)
     if ours is not None:
         found["searched"] = {select(rows, method=ours[0])[0].nfe: ours[1].median}
@@ -176,6 +184,10 @@ def _retrained(axes: Axes, names: Sequence[str], rows: Sequence[Row], score: tup
         place = names.index(name) if name in names else len(names)
         curve(axes, sorted(own), [own[k] for k in sorted(own)], name, place, markevery=1)
     return True
+
+
+def _levels(row: dict[str, Any]) -> tuple[float, ...]:
+    return tuple(round(s, 6) for s in row["sigma"])
 
 
 def split(record: Path) -> Figure | None:
