@@ -153,7 +153,7 @@ def schedules(record: Path) -> Figure | None:
             finish(after, x="network calls a step", y=y, title=FLOWS[flow], log="y")
         for part in (p for p in (dense, after) if p.axison):  # below, where it hides no curve
             part.xaxis.get_major_locator().set_params(integer=True)
-            part.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=4, fontsize="small", frameon=False)
+            part.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3, fontsize="small", frameon=False)
     return figure
 
 
