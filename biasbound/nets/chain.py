@@ -24,6 +24,7 @@ from biasbound.core.noise import Condition, State
 from biasbound.nets.blocks import LogSnrEmbedding, Shift
 from biasbound.nets.build import NetSpec, check_dims
 from biasbound.nets.layers import Conv, Field, Paddings, Sizes, channels_first, channels_last, uniform
+from biasbound.nets.places import Places
 
 __all__ = ["Architecture", "Chain", "Conditional", "Count", "Direct", "Options", "Shape", "loud", "zero_linear"]
 
@@ -42,6 +43,7 @@ class Options:
     blocks: Count
     embedding: Annotated[int, Limits(gt=0, multiple_of=8)] = 64  # channels of the log-SNR embedding
     frequency: Annotated[float, Limits(gt=0)] = 2.0  # its highest angular frequency
+    positions: Annotated[int, Limits(ge=0)] = 0  # waves that tell a point its place along each periodic axis
 
     def fitted(self, grid: Sizes, padding: Paddings) -> Options:
         """With all that depends on the grid written out."""
@@ -89,6 +91,10 @@ class Architecture:
 class Chain(nn.Module, ABC):
     """(B, inputs, *N) and log-SNR (B,) → (B, outputs, *N): enter → blocks → leave."""
 
+    # Waves that tell a point its place along an axis with ends, for bodies to which the padding does not show it.
+    ends: ClassVar[int] = 0
+    lift: nn.Module  # from channels of the field to those of the blocks
+
     def __init__(self, shape: Shape, options: Options, blocks: Iterable[nn.Module]) -> None:
         super().__init__()
         self.shape, self.options = shape, options
@@ -97,15 +103,19 @@ class Chain(nn.Module, ABC):
         self.shift_channels: list[int] = [block.shift_channels for block in made]
         if shape.noise:
             self.embedding = LogSnrEmbedding(options, sum(self.shift_channels))
+        told = tuple(options.positions if kind == "circular" else self.ends for kind in shape.padding)
+        self.place = Places(shape.padding, told, options.width) if any(told) else None
 
     @property
     def strides(self) -> Sizes:
-        """By how many points a field may be shifted along each circular axis, so that the result is shifted too."""
+        """By how many points a field may be shifted along each circular axis, so that the result is shifted too: with no
+        `positions` that tell the points apart."""
         return (1,) * len(self.shape.padding)
 
-    @abstractmethod
     def enter(self, x: Field) -> Field:
         """From the field's channels to those of the blocks."""
+        y: Field = self.lift(x)
+        return y
 
     def middle(self, x: Field, shifts: Iterator[Shift | None]) -> Field:
         for block in self.blocks:
@@ -127,7 +137,9 @@ class Chain(nn.Module, ABC):
             )
         told = repeat(None) if log_snr is None else iter(self.embedding(log_snr).split(self.shift_channels, -1))
         x = channels_last(inputs)
-        return channels_first(self.leave(self.middle(self.enter(x), told), x.shape[1:-1]), dims)
+        h = self.enter(x)
+        h = h if self.place is None else self.place(h)
+        return channels_first(self.leave(self.middle(h, told), x.shape[1:-1]), dims)
 
 
 class Conditional(nn.Module):

@@ -60,10 +60,6 @@ class Dilated(Chain):
         self.lift = loud(Axes(shape.padding, (1,) * len(shape.padding)).conv(shape.inputs, options.width, 3), shape)
         self.output = zero_linear(options.width, shape.outputs)
 
-    def enter(self, x: Field) -> Field:
-        y: Field = self.lift(x)
-        return y
-
     def leave(self, x: Field, grid: Sizes) -> Field:
         y: Field = self.output(x)
         return y

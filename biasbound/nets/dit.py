@@ -37,7 +37,6 @@ __all__ = ["DiT", "DiTOptions", "dit", "patches"]
 Tokens = Float[Tensor, "B T W"]
 HEAD_CHANNELS = 16
 PATCH, TOKENS = 2, 512  # a patch has 2 points along an axis, more where there would be more tokens than this
-PLACES = 8  # waves that tell the place along an axis with ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,13 +132,13 @@ class DiTBlock(nn.Module):
 class DiT(Chain):
     """Patches → linear layer → transformer blocks → linear layer → points."""
 
+    ends = 8
+
     def __init__(self, shape: Shape, options: DiTOptions) -> None:
         super().__init__(shape, options, (DiTBlock(options.width) for _ in range(options.blocks)))
         self.patch, cells = options.patch, math.prod(options.patch)
         self.lift = loud(nn.Linear(cells * shape.inputs, options.width), shape)
         self.output = zero_linear(options.width, cells * shape.outputs)
-        ends = shape.padding.count("zeros")
-        self.place = nn.Linear(ends * PLACES, options.width, bias=False) if ends else None
 
     @property
     def strides(self) -> Sizes:
@@ -149,21 +148,8 @@ class DiT(Chain):
         grid = x.shape[-1 - len(self.patch) : -1]
         check_patch(grid, self.shape.padding, self.patch)
         factors = with_row(self.patch)
-        h = self.lift(space_to_blocks(whole_blocks(x, factors), factors))
-        made: Field = h if self.place is None else h + self.place(self._places(h))
-        return made
-
-    def _places(self, h: Field) -> Float[Tensor, "*_N F"]:
-        """cos(πk(p + ½)/n) along each axis with ends, k = 1 … 8."""
-        found = []
-        for axis, kind in enumerate(self.shape.padding, h.ndim - 1 - len(self.patch)):
-            if kind == "zeros":
-                n = h.shape[axis]
-                k = torch.arange(1, PLACES + 1, device=h.device, dtype=h.dtype)
-                wave = (math.pi * k * (torch.arange(n, device=h.device, dtype=h.dtype)[:, None] + 0.5) / n).cos()
-                around = [1] * (axis - 1) + [n] + [1] * (h.ndim - 2 - axis)
-                found.append(wave.reshape(*around, PLACES).expand(*h.shape[1:-1], PLACES))
-        return torch.cat(found, -1)
+        y: Field = self.lift(space_to_blocks(whole_blocks(x, factors), factors))
+        return y
 
     def middle(self, x: Field, shifts: Iterator[Shift | None]) -> Field:
         turns = Turns.of(x.shape[-1 - len(self.patch) : -1], self.shape.padding, x)

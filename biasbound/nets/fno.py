@@ -125,14 +125,10 @@ class FNO(Chain):
         self.lift = loud(nn.Linear(shape.inputs, options.width), shape)
         self.output = zero_linear(options.width, shape.outputs)
 
-    def enter(self, x: Field) -> Field:
-        axes = len(self.shape.padding)
-        grid = (*x.shape[1 : -1 - axes], *padded(x.shape[-1 - axes : -1], self.shape.padding))
-        return extended(self.lift(x), grid)
-
     def middle(self, x: Field, shifts: Iterator[Shift | None]) -> Field:
-        dims = range(-1 - len(self.shape.padding), -1)
-        waves = [Waves.along(x, dim, self.modes) for dim in dims]
+        axes = len(self.shape.padding)
+        x = extended(x, (*x.shape[1 : -1 - axes], *padded(x.shape[-1 - axes : -1], self.shape.padding)))
+        waves = [Waves.along(x, dim, self.modes) for dim in range(-1 - axes, -1)]
         for block in self.blocks:
             x = block(x, next(shifts), waves)
         return x
