@@ -8,9 +8,10 @@ method, as speed.json.
 
 Several runs, or records that were kept before, become one record with all their methods and seeds. Their configs may
 differ in methods, seeds, title and in fields that change no result; a method and seed may be in one of them only, unless
-`--replace` says that the first one's stand. What `--merge FIELD` names, such as evaluate.members, is taken from the last. Figures are kept with seven digits, intervals
-rounded outwards, so that what held before still holds. `--rescored` takes the rows of emulators from a
-folder that `biasbound evaluate` filled when it scored a record again, where runs were scored in other ways.
+`--replace` says that the first one's stand. What `--merge FIELD` names, such as evaluate.members, is taken from the last.
+Figures are kept with seven digits, intervals rounded outwards, so that what held before still holds; metrics that follow from
+others, or that no page shows, are left out. `--rescored` takes the rows of emulators from a folder that `biasbound evaluate`
+filled when it scored a record again, where runs were scored in other ways.
 """
 
 import argparse
@@ -53,6 +54,7 @@ CURVES = (
     "06-*/*/seed-*/gradients.json",
 )
 DRAWN = ("chain.jsonl", "log.jsonl")
+UNREAD = ("split_total", "split_cross", "split_floor", "fsd_legacy")
 
 
 def homed(out: Path) -> None:
@@ -187,7 +189,7 @@ def kept(given: argparse.Namespace, out: Path) -> None:
     configs = [yaml.safe_load((run / "config.yaml").read_text()) for run in given.runs]
     (out / "config.yaml").write_text(yaml.safe_dump(joined(configs, given.merge), sort_keys=False, allow_unicode=True))
     rows = renewed(rows_of(given.runs, given.replace), given.rescored)
-    write_rows(out / "results.jsonl", [shortened(row) for row in rows])
+    write_rows(out / "results.jsonl", [shortened(row) for row in rows if row.metric not in UNREAD])
     units = {name: unit for run in reversed(given.runs) for name, unit in units_of(run).items()}
     if given.rescored is not None:
         now = circumstances("torch")

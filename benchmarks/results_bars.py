@@ -102,16 +102,19 @@ def grown(record: Path) -> Iterator[Bar]:
 
 
 def peers(record: Path) -> Iterator[Bar]:
-    """Best of ours over the best peer with few calls, on four scores; then on how many ours is ahead."""
+    """Best of ours over the best peer with few calls, on four scores, on networks that peers have; then on how many ours is
+    ahead. The same beside direct models."""
     for flow in FLOWS:
         rows = table_rows(flow, record)
         scores = {**errors(flow), "FSD": ("fsd", None), "CRPS": ("crps", 10)}
-        for group in (("peer",), ("direct",)):
-            name = "peer of at most 4 calls" if group == ("peer",) else "direct model"
+        for group in ("peer", "direct"):
+            name = "peer of at most 4 calls" if group == "peer" else "direct model"
+            others = labels(rows, group, calls=FEW)
+            networks = {method(m).network for m in others}
+            own = [m for m in labels(rows, "ours") if method(m).network in networks]
             ahead, compared = [], 0
             for score, (metric, step) in scores.items():
-                ours = best(rows, labels(rows, "ours"), metric, step)
-                theirs = best(rows, labels(rows, *group, calls=FEW), metric, step)
+                ours, theirs = (best(rows, group, metric, step) for group in (own, others))
                 if ours is None or theirs is None:
                     continue
                 compared += 1

@@ -1,4 +1,4 @@
-"""Fill the tables of README.md, docs/results.md and docs/studies.md from results/: python benchmarks/results_tables.py
+"""Fill the tables of README.md and of pages in docs/ from results/: python benchmarks/results_tables.py
 
 A table stands between `<!-- table NAME -->` and `<!-- end -->`; nothing else of a page is touched. tests/test_results.py
 asks that the pages are as this script would write them.
@@ -21,7 +21,7 @@ from biasbound.metrics.rows import read_rows
 from biasbound.report.tables import demo_table
 
 FITTED = (("one_step_mse", 1), ("mse", 10))
-PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "studies.md")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("results", "results-tasks", "studies")))
 # What a figure shows, what it says, and what it does not say.
 FIGURES = {
     "calls": ("One-step error against network calls", "how many calls a given accuracy costs", "how rollouts behave"),

@@ -1,4 +1,4 @@
-"""Scores of tasks whose answer is a distribution, beside the cosine schedule's: the table of docs/results.md."""
+"""Scores of tasks whose answer is a distribution, beside the cosine schedule's: the table of docs/results-tasks.md."""
 
 from __future__ import annotations
 

@@ -136,6 +136,16 @@ def test_a_bar_is_missed_where_ours_is_behind_by_more_than_quartiles(scripts, tm
     assert "prayer" in bars.misses(tmp_path / "far")
 
 
+def test_a_network_that_no_peer_has_wins_no_bar_over_peers(scripts, tmp_path):
+    bars = sys.modules["results_bars"]
+    ours = {"adaptive-dilated-scaled-residual": [1.0], "adaptive-scaled-residual": [3.0]}
+    made(tmp_path / "ks", {"flow-residual-1": [2.0], "direct-dilated-residual": [4.0], **ours})
+    of = {b.what: b.of for b in bars.peers(tmp_path)}
+    ten = "ours over the best {}, ten steps".format
+    assert of[ten("peer of at most 4 calls")] == "adaptive-scaled-residual over flow-residual-1"
+    assert of[ten("direct model")] == "adaptive-dilated-scaled-residual over direct-dilated-residual"
+
+
 def test_an_error_that_twice_the_samples_halve_has_not_converged(scripts, tmp_path):
     bars = sys.modules["results_bars"]
     made(tmp_path / "ks", {"direct-residual": [1.0, 3.0, 2.0], "cosine": [1.0]})

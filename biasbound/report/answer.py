@@ -14,7 +14,7 @@ from biasbound.report.searches import Front, Search
 from biasbound.report.study import Study
 from biasbound.report.tables import DATASETS, alone, power, unequal
 
-LITTLE = 1.2  # a smaller ratio of mean squared errors may change with the seed (docs/results.md)
+LITTLE = 1.2  # a smaller ratio of mean squared errors may change with the seed (docs/results-tasks.md)
 NAMES = {"kolmogorov": "Kolmogorov flow", "transonic": "transonic flow", "ks": "the Kuramoto–Sivashinsky equation"}
 
 
