@@ -229,10 +229,16 @@ PANEL: Mapping[str, Callable[[Dense, int], Schedule | None]] = {
 
 
 def schedules(dense: Dense, calls: int = 8) -> Iterator[tuple[str, int, Schedule]]:
-    """(name, calls, schedule) of the whole panel for 1 … `calls` calls, the front last; a name may lack some numbers."""
+    """(name, calls, schedule) of the whole panel for 1 … `calls` calls, the front last; a name may lack some numbers.
+
+    A published schedule whose levels beyond the range fall together has fewer calls than it was asked for; the first with a
+    number of calls stands.
+    """
     for name, make in PANEL.items():
+        known: set[int] = set()
         for k in range(1, min(calls, len(dense.levels)) + 1):
-            if (found := make(dense, k)) is not None:
+            if (found := make(dense, k)) is not None and len(found) not in known:
+                known.add(len(found))
                 yield name, len(found), found
     noise = torch.Generator().manual_seed(dense.seed)
     front = optimal_schedules(

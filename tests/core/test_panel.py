@@ -122,6 +122,7 @@ def test_quantiles_are_even_where_lengths_are_and_differ_where_they_are_not():
 def test_no_schedule_of_the_panel_beats_the_front_on_its_own_levels():
     few = dense(6)
     found = list(schedules(few, 4))
+    assert len({(name, calls) for name, calls, _ in found}) == len(found)
     error = {
         (name, calls): inference_error(few.denoiser, few.x, few.y, ladder, draws=8).mean
         for name, calls, ladder in found
