@@ -38,6 +38,7 @@ class UNetConfig:
     frequency: float = 2.0  # its highest angular frequency, in radians per unit of log-SNR
     zero_init: bool = True  # the last layer, and so the network's output, starts at zero
     halvings: tuple[int, ...] = ()  # per axis, how many levels halve it, finest first; (): all of them
+    positions: int = 0  # waves that tell a point its place along each circular axis
 
     def __post_init__(self) -> None:
         _check_fields(vars(self))
@@ -104,6 +105,8 @@ def _check_fields(values: Mapping[str, Any]) -> None:
     levels = isinstance(multipliers, tuple) and len(multipliers) and all(map(_whole, multipliers))
     _check(values, "multipliers", levels, "a list of whole numbers ≥ 1, one per level")
     _check(values, "block", values["block"] in BLOCKS, 'one of "convnext" and "residual"')
+    positions = values["positions"]
+    _check(values, "positions", type(positions) is int and positions >= 0, "a whole number ≥ 0")
     for name in ("middle", "attention", "noise", "zero_init"):
         _check(values, name, type(values[name]) is bool, "true or false")
     axes = isinstance(padding, tuple) and len(padding) == dims and set(padding) <= set(PADDINGS)

@@ -2,7 +2,7 @@
 
 A network that treats all points of a periodic axis alike does not know where a force stands that the data do not show. It
 has to guess the place from the field, and may learn the guesses of its training trajectories by heart. Told the lowest
-waves along the axis, it need not guess. (A U-Net on such an axis knows its place up to its coarsest stride.)
+waves along the axis, it need not guess. (A U-Net on such an axis knows its place up to the coarsest stride.)
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class Places(nn.Linear):
 
     def __init__(self, padding: Paddings, harmonics: Sizes, width: int) -> None:
         told = sum(k * (1 + (kind == "circular")) for k, kind in zip(harmonics, padding, strict=True))
-        super().__init__(told, width, bias=False)
+        with torch.random.fork_rng(devices=[]):  # so that all other weights start as they would without places
+            torch.manual_seed(torch.initial_seed() + 1)
+            super().__init__(told, width, bias=False)
         self.axes, self.harmonics = padding, harmonics
 
     def forward(self, h: Field) -> Field:

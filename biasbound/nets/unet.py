@@ -13,6 +13,7 @@ from biasbound.core.noise import Condition, State
 from biasbound.nets.blocks import Attention, Axes, ConvNeXtBlock, Down, LogSnrEmbedding, ResidualBlock, Shift, Up
 from biasbound.nets.config import UNetConfig
 from biasbound.nets.layers import Field, channels_first, channels_last
+from biasbound.nets.places import Places
 
 __all__ = ["ConditionalNet", "DirectNet", "UNet"]
 
@@ -104,6 +105,8 @@ class UNet(nn.Module):
         self.shift_channels = [b.shift_channels for s in stages for b in s.blocks]
         if config.noise:
             self.embedding = LogSnrEmbedding(config, sum(self.shift_channels))
+        told = tuple(config.positions if kind == "circular" else 0 for kind in config.padding)
+        self.place = Places(config.padding, told, stem) if any(told) else None
 
     @property
     def parameter_count(self) -> int:
@@ -122,6 +125,7 @@ class UNet(nn.Module):
 
     def _levels(self, x: Field, shifts: Shifts) -> Field:
         x = self.stem(x)
+        x = x if self.place is None else self.place(x)
         skips: list[Field | None] = []
         grids = []
         for i, stage in enumerate(self.down):

@@ -68,7 +68,17 @@ class TaskConfig:
         bounded(self, "task", "history", least=1)
 
 
-UNET = ("width", "multipliers", "blocks", "block", "attention", "middle", "embedding", "zero_init")  # its own fields
+UNET = (
+    "width",
+    "multipliers",
+    "blocks",
+    "block",
+    "attention",
+    "middle",
+    "embedding",
+    "zero_init",
+    "positions",
+)  # its own
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,8 @@ class NetworkConfig:
     """channels of the log-SNR embedding"""
     zero_init: bool | None = None
     """whether the last layer starts at zero"""
+    positions: int | None = None
+    """waves that tell a point its place along each periodic axis, for flows with a force that the data do not show"""
     others: dict[str, dict[str, Any]] = field(default_factory=dict, metadata={"manner": True})
     """options of the networks that methods name for themselves, as in {dilated: {width: 48}} for direct-dilated; without,
     they have the size above"""

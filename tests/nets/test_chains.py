@@ -17,7 +17,6 @@ from biasbound.models.model import make
 from biasbound.nets import NETS, NetSpec
 from biasbound.nets.dit import HEAD_CHANNELS, Turns, patches
 from biasbound.nets.fno import SpectralLayer, Waves
-from biasbound.nets.places import waves
 from biasbound.registry import described
 
 P = "periodic"
@@ -69,38 +68,6 @@ def test_a_gradient_reaches_every_parameter(name):
         for place, parameter in net.named_parameters():
             assert parameter.grad is not None, place
             assert parameter.grad.abs().max() > 0, place
-
-
-@every_chain
-def test_only_a_network_that_is_told_places_tells_the_points_of_a_uniform_field_apart(name):
-    """So without `positions` it has to guess where a force stands that the fields do not show."""
-    for positions in (0, 2):
-        spec = NetSpec(name, 2, 1, (8, 12), (P, P), {**SMALL[name], "positions": positions}).resolved()
-        net = awake(spec)
-        made = net(torch.ones(1, 1, 8, 12).double(), torch.ones(1, 2, 8, 12).double(), torch.zeros(1).double())
-        first, second = net.body.strides  # a patch's own points are told apart in any case
-        for axis in (2, 3):
-            spread = made[:, :, ::first, ::second].std(axis).max()
-            assert spread > 1e-2 if positions else spread < 1e-12
-
-
-def test_waves_are_orthogonal_and_the_same_on_a_finer_grid():
-    like = torch.zeros((), dtype=torch.float64)
-    padding, harmonics = ("circular", "zeros"), (3, 2)
-    found = waves((16, 10), padding, harmonics, like).flatten(0, 1)
-    assert found.shape[1] == 2 * 3 + 2
-    torch.testing.assert_close(found.T @ found, 80 * torch.eye(8).double())
-    # Along an axis with ends every third cell of the finer grid has its centre where a coarse one has.
-    fine = waves((48, 30), padding, harmonics, like)[::3, 1::3]
-    torch.testing.assert_close(fine.flatten(0, 1), found)
-
-
-@every_chain
-def test_a_spec_from_before_positions_is_the_same_network(name):
-    spec = spec_of(name)
-    older = replace(spec, options={k: v for k, v in spec.options.items() if k != "positions"})
-    inputs = fields_for(spec)
-    assert torch.equal(awake(older)(*inputs), awake(spec)(*inputs))
 
 
 @every_chain
