@@ -16,6 +16,7 @@ filled when it scored a record again, where runs were scored in other ways.
 
 import argparse
 import decimal
+import functools
 import json
 import re
 import shutil
@@ -97,8 +98,16 @@ def joined(configs: Sequence[dict[str, Any]], merged: Sequence[str] = ()) -> dic
                 raise SystemExit(f"the runs differ in {name}: {flat[0][name]!r} and {other[name]!r}")
     methods = {json.dumps(m): m for c in configs for m in c["methods"]}.values()
     listed = sorted(methods, key=lambda m: order_of(next(iter(methods_of([m])))))
-    return {**configs[-1], "title": configs[0]["title"], "methods": listed,
-            "seeds": sorted({s for c in configs for s in c["seeds"]})}  # fmt: skip
+    told = {"title": configs[0]["title"], "methods": listed, "seeds": sorted({s for c in configs for s in c["seeds"]})}
+    return {**functools.reduce(_over, configs), **told}
+
+
+def _over(first: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
+    """The second config, with what the first alone says: options of a network that some runs have no method for."""
+    known = {
+        k: _over(first[k], v) if isinstance(v, dict) and isinstance(first.get(k), dict) else v for k, v in then.items()
+    }
+    return {**first, **known}
 
 
 def _flat(told: Any, name: str = "") -> dict[str, Any]:

@@ -169,11 +169,13 @@ def test_a_kept_interval_holds_what_it_held(scripts):
 
 def test_several_runs_are_kept_as_one_record(scripts, tmp_path, monkeypatch):
     keep = importlib.import_module("keep_run")
-    told = {"title": "KS", "methods": ["direct-residual"], "seeds": [0, 1], "train": {"lr": 0.1, "compile": False}}
+    told = {"title": "KS", "methods": ["direct-residual"], "seeds": [0, 1], "train": {"lr": 0.1, "compile": False},
+            "network": {"name": "unet", "others": {"dilated": {"positions": 4}}}}  # fmt: skip
     first, second = tmp_path / "first", tmp_path / "second"
     made(first, {"direct-residual": [1.0, 2.0]})
     made(second, {"flow-residual-1": [3.0]})
-    other = {**told, "methods": ["flow-residual-1"], "seeds": [0], "train": {"lr": 0.1, "compile": True}}
+    other = {**told, "methods": ["flow-residual-1"], "seeds": [0], "train": {"lr": 0.1, "compile": True},
+             "network": {"name": "unet", "others": {}}}  # fmt: skip
     for run, config in ((first, told), (second, other)):
         (run / "config.yaml").write_text(json.dumps(config))
         (run / "provenance.json").write_text(json.dumps({f"06-evaluate/{run.name}": {"commit": run.name}}))
@@ -185,6 +187,7 @@ def test_several_runs_are_kept_as_one_record(scripts, tmp_path, monkeypatch):
     kept(first, second, first)  # a record may grow in its own place
     config = json.loads(json.dumps(yaml.safe_load((first / "config.yaml").read_text())))
     assert (config["methods"], config["seeds"]) == (["direct-residual", "flow-residual-1"], [0, 1])
+    assert config["network"] == told["network"]  # the other has no method that asks for these options
     assert {(r.method, r.seed) for r in read_rows(first / "results.jsonl")} == {
         ("direct-residual", 0), ("direct-residual", 1), ("flow-residual-1", 0),
     }  # fmt: skip
