@@ -78,7 +78,8 @@ def searched(record: Path) -> Iterator[Bar]:
             own, other = (best(rows, (m for m in group if _way(m) == way), *one) for group in (ours, theirs))
             if own and other:
                 ratio = own[1].median / other[1].median
-                what, of = f"searched over fixed schedule, {way[1]}, one step", f"{own[0]} over {other[0]}"
+                what = f"searched over fixed schedule, {', '.join(filter(None, way[::-1]))}, one step"
+                of = f"{own[0]} over {other[0]}"
                 yield Bar(what, flow, f"{ratio:.2f}", f"≤ {most} (paper {paper})", ratio <= most, of)
 
 
