@@ -151,10 +151,15 @@ def schedules(record: Path) -> Figure | None:
         if after.axison:
             y = f"one step, {units(flow)}, trained on it"
             finish(after, x="network calls a step", y=y, title=FLOWS[flow], log="y")
-        for part in (p for p in (dense, after) if p.axison):  # below, where it hides no curve
+        for part in (p for p in (dense, after) if p.axison):
             part.xaxis.get_major_locator().set_params(integer=True)
-            part.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3, fontsize="small", frameon=False)
+            _below(part, 3)
     return figure
+
+
+def _below(axes: Axes, columns: int) -> None:
+    """A legend where it hides no curve."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=columns, fontsize="small", frameon=False)
 
 
 def _retrained(axes: Axes, ladders: Sequence[dict[str, Any]], rows: Sequence[Row], score: tuple[str, int]) -> bool:
@@ -195,7 +200,7 @@ def split(record: Path) -> Figure | None:
     flows = _known(record, lambda flow: select(table_rows(flow, record), metric="split_own"))
     if not flows:
         return None
-    figure, axes = grid_of(2 * len(flows), height=3.6, columns=2, share=False)
+    figure, axes = grid_of(2 * len(flows), height=4.2, columns=2, share=False)
     for i, flow in enumerate(flows):
         above, below = axes[2 * i : 2 * i + 2]
         rows = table_rows(flow, record)
@@ -205,7 +210,8 @@ def split(record: Path) -> Figure | None:
                 curve(above, x, np.sqrt(y).tolist(), label if dash == "-" else f"_{label}", place, linestyle=dash)
             curve(below, *_over_time(rows, label, "split_ratio"), label, place)
         below.axhline(1.0, color="0.5", linewidth=0.8)
-        finish(above, x="predicted frame", y="RMS: own error –, drift ⋯", title=FLOWS[flow], log="y")
+        finish(above, x="predicted frame", y="RMS: own error –, drift ⋯", title=FLOWS[flow], log="y", legend=False)
+        _below(above, 2)
         finish(
             below, x="predicted frame", y="own error, own over true state", title=FLOWS[flow], log="y", legend=False
         )
