@@ -106,7 +106,8 @@ def test_a_config_survives_json(config):
         ("block", "resnet"), ("block", None), ("blocks", 0), ("middle", 2), ("attention", "yes"),
         ("padding", ["circular", "zeros"]), ("padding", ["reflect"]), ("padding", "circular"), ("noise", 1),
         ("embedding", 12), ("embedding", 0), ("frequency", 0), ("frequency", float("nan")), ("frequency", "2"),
-        ("zero_init", None), ("halvings", [3]), ("halvings", [1, 1]), ("halvings", [-1]), ("halvings", 2),
+        ("zero_init", None), ("positions", -1), ("positions", 1.5),
+        ("halvings", [3]), ("halvings", [1, 1]), ("halvings", [-1]), ("halvings", 2),
     ],
 )  # fmt: skip
 def test_an_unfit_field_is_named_in_one_sentence(name, value):

@@ -14,6 +14,10 @@ from biasbound.study.parsing import read_config
 KEEP = "benchmarks/keep_run.py"
 
 
+def of(row):
+    return row.method, row.seed, row.metric, row.step
+
+
 def parameters(run, label="direct"):
     emulator = biasbound.load(run / f"03-train/{label}/seed-0/emulator")
     return sum(p.numel() for p in emulator.model.parameters())
@@ -74,9 +78,10 @@ def test_a_record_is_scored_again_from_its_emulators(smoke, tmp_path, capsys, mo
     assert code == 0, problem
     recorded = [r for r in read_rows(kept / "results.jsonl") if r.low is not None]
     assert f"{len(recorded)} of {len(recorded)} recorded intervals hold" in said
-    again = read_rows(tmp_path / "runs/rescored-kept/results.jsonl")
-    told = read_rows(kept / "results.jsonl")  # with seven digits
-    assert [r.value for r in again] == [r.value and pytest.approx(r.value, rel=1e-6) for r in told]
+    again = {of(r): r.value for r in read_rows(tmp_path / "runs/rescored-kept/results.jsonl")}
+    told = {of(r): r.value for r in read_rows(kept / "results.jsonl")}  # with seven digits, and without some metrics
+    assert len(told) > len(again) / 2
+    assert {one: again[one] for one in told} == {one: v and pytest.approx(v, rel=1e-6) for one, v in told.items()}
     assert "there is no option --jbos" in called(["evaluate", kept, "--jbos", "2"], capsys)[2]
     weights = kept / "04-finetune/adaptive-proxy/seed-0/emulator/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:500])
