@@ -26,6 +26,7 @@ from results_rows import (
     errors,
     labels,
     panel,
+    retrained,
     table_rows,
     tuned,
     values,
@@ -41,6 +42,7 @@ APEBENCH = 0.131
 FRONT = 1.05
 SAME = 0.9  # of an error that twice the samples must leave of one that has converged
 LEAST = 2  # of four scores on which ours must be ahead
+OWN = ("greedy", "predicted", "front")  # schedules of the panel that nobody published
 GROWN, DIRECT, COSINE = "adaptive-scaled-residual", "direct-residual", "cosine-v-residual"
 # (flow, ledger, score, ours, other, most): ratios seed by seed, with the same ledger, network and target.
 PAIRS = (
@@ -81,6 +83,18 @@ def searched(record: Path) -> Iterator[Bar]:
                 what = f"searched over fixed schedule, {', '.join(filter(None, way[::-1]))}, one step"
                 of = f"{own[0]} over {other[0]}"
                 yield Bar(what, flow, f"{ratio:.2f}", f"≤ {most} (paper {paper})", ratio <= most, of)
+
+
+def few(record: Path) -> Iterator[Bar]:
+    """The same over published schedules of the panel, each with as few levels as a ladder, that networks were trained on."""
+    for flow, (most, paper) in SEARCHED.items():
+        rows, one = retrained(flow, record), errors(flow)["one step"]
+        published = [m for m in labels(rows, "fixed schedule") if m.endswith("-v-residual") and not m.startswith(OWN)]
+        ours, theirs = best(table_rows(flow, record), ["adaptive-v-residual"], *one), best(rows, published, *one)
+        if ours and theirs:
+            ratio = ours[1].median / theirs[1].median
+            what, of = "searched over published schedule with few levels, v, one step", f"{ours[0]} over {theirs[0]}"
+            yield Bar(what, flow, f"{ratio:.2f}", f"≤ {most} (paper {paper})", ratio <= most, of)
 
 
 def _way(label: str) -> tuple[str, str]:
@@ -220,7 +234,7 @@ def _left(now: Mapping[int, float], before: Mapping[int, float]) -> float | None
     return statistics.median(ratios) if ratios else None
 
 
-BARS: tuple[Callable[[Path], Iterator[Bar]], ...] = (searched, grown, peers, raw, ape, front, proxy, doubled)
+BARS: tuple[Callable[[Path], Iterator[Bar]], ...] = (searched, few, grown, peers, raw, ape, front, proxy, doubled)
 
 
 def every(record: Path = RECORD) -> list[Bar]:

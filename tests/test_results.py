@@ -146,6 +146,16 @@ def test_a_network_that_no_peer_has_wins_no_bar_over_peers(scripts, tmp_path):
     assert of[ten("direct model")] == "adaptive-dilated-scaled-residual over direct-dilated-residual"
 
 
+def test_a_ladder_is_compared_with_published_schedules_of_few_levels_too(scripts, tmp_path):
+    bars = sys.modules["results_bars"]
+    made(tmp_path / "ks", {"adaptive-v-residual": [1.0, 3.0, 2.0]})
+    others = {"cosine-2-v-residual": [4.0], "ays-2-v-residual": [5.0], "greedy-2-v-residual": [1.0]}
+    made(tmp_path / "panel-ks", {**others, "cosine-2-scaled-residual": [1.0]})
+    assert [(b.figure, b.of, b.reached) for b in bars.few(tmp_path)] == [
+        ("0.50", "adaptive-v-residual over cosine-2-v-residual", False)
+    ]
+
+
 def test_an_error_that_twice_the_samples_halve_has_not_converged(scripts, tmp_path):
     bars = sys.modules["results_bars"]
     made(tmp_path / "ks", {"direct-residual": [1.0, 3.0, 2.0], "cosine": [1.0]})
