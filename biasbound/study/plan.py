@@ -47,6 +47,12 @@ def require_possible(config: Config) -> None:
     if config.train.batch > (pairs := layout.trajectories * (layout.frames - task.window())):
         raise ValueError(f"train.batch is {config.train.batch}, but the training data have {pairs} pairs")
     for label, each in methods_of(config.methods).items():
+        if each.network:
+            try:
+                network_for(config.network.of(each.network), layout, task, config.data.conditions)
+            except ValueError as error:
+                said = str(error).replace("network.options", f"network.others: {each.network}")
+                raise ValueError(said) from error
         if task.past + (past := each.recipe(config.finetune.unroll).unroll) >= layout.frames:
             option = "finetune.unroll" if each.finetune else "methods"
             raise ValueError(

@@ -8,7 +8,7 @@ from calling import called, refused
 from lines import Accepted, _refused, bad_lines, nonsense, options
 
 from biasbound.cli import wish
-from biasbound.study.config import Config, DataConfig, RolloutConfig
+from biasbound.study.config import Config, DataConfig, NetworkConfig, RolloutConfig
 from biasbound.study.execute import Manner
 from biasbound.study.plan import require_possible
 
@@ -82,3 +82,12 @@ def test_devices_that_are_not_there(device):
 def test_rollouts_longer_than_the_data(wrong):
     with pytest.raises(ValueError, match=r"rollout\.(steps|trajectories) is 100000"):
         require_possible(Config(data=DataConfig(size="smoke"), rollout=wrong))
+
+
+@pytest.mark.parametrize("options", [{"positions": -1}, {"postions": 1}])
+def test_options_of_the_network_of_one_method(options):
+    """They were refused by its training alone, after the data had been made."""
+    network = NetworkConfig(others={"dilated": options})
+    config = Config(methods=("direct", "direct-dilated"), data=DataConfig(size="smoke"), network=network)
+    with pytest.raises(ValueError, match=rf"network\.others: dilated: {next(iter(options))}"):
+        require_possible(config)
