@@ -68,17 +68,8 @@ class TaskConfig:
         bounded(self, "task", "history", least=1)
 
 
-UNET = (
-    "width",
-    "multipliers",
-    "blocks",
-    "block",
-    "attention",
-    "middle",
-    "embedding",
-    "zero_init",
-    "positions",
-)  # its own
+# The fields of the U-Net alone.
+UNET = ("width", "multipliers", "blocks", "block", "attention", "middle", "embedding", "zero_init", "positions")
 
 
 @dataclass(frozen=True)
