@@ -109,6 +109,8 @@ def _training(config: Config, unit: Unit, layout: Layout) -> Plan:
     schedule = chosen.chain(config.baselines.levels)
     levels = 1 if schedule is None else len(schedule)
     calls = kind.passes(chosen.recipe(tuning.unroll, tuning.proxy_steps), levels)
+    if budget := getattr(unit.job, "budget", None):  # a search has none
+        updates = config.train.afforded(budget, calls)
     flops = 3.0 * forward * batch * calls * updates
     try:
         memory = training_bytes(config, unit, layout)

@@ -72,6 +72,10 @@ class TrainOptions:
         """The budget in updates, for that many items of data."""
         return self.updates or max(1, round((self.epochs or 0) * (items // self.batch)))
 
+    def afforded(self, samples: int, passes: float) -> int:
+        """The updates that a budget of training samples pays for, each with so many passes; the last may go beyond it."""
+        return max(1, round(samples / (self.batch * passes)))
+
 
 @dataclass(frozen=True)
 class FitOptions(TrainOptions):

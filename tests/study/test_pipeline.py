@@ -1,10 +1,12 @@
 """A whole study at smoke size, which all tests share: every method from data to report."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
+from calling import SMOKE, called
 
 import biasbound
 from biasbound.cli import main
@@ -176,3 +178,26 @@ def test_the_report_of_a_study_has_every_figure_and_a_small_page(smoke):
     assert made == set(FIGURES) - {"growth", "front", "split"}  # of ladders that grow, and of evaluate.split
     assert (smoke / "07-report/index.html").stat().st_size < 5e6
     assert method("direct").title in (smoke / "07-report/table.md").read_text()
+
+
+def test_a_plan_counts_the_updates_that_a_budget_pays_for(smoke, tmp_path, capsys):
+    """An unrolled loss passes samples more than once, so that there are fewer updates."""
+    methods = ["direct", "direct-ut1", "cosine", "cosine-proxy"]
+    shutil.copytree(smoke / "01-data", tmp_path / "r/01-data")
+    shutil.copy(smoke / "run.json", tmp_path / "r")
+    start = [
+        tmp_path / "r",
+        *SMOKE,
+        "--methods",
+        ",".join(methods),
+        "--train.budget",
+        "640",
+        "--train.evaluations",
+        "1",
+    ]
+    assert [called([stage, *start], capsys)[0] for stage in ("train", "finetune")] == [0, 0]
+    config = read_config(tmp_path / "r/config.yaml")
+    planned = plan(config, study_units(config))
+    made = {p.unit.name: json.loads((tmp_path / "r" / p.unit.name / "stage.json").read_text()) for p in planned}
+    assert {p.unit.name: p.updates for p in planned} == {name: record["updates"] for name, record in made.items()}
+    assert made["03-train/direct/seed-0"]["updates"] == 2 * made["03-train/direct-ut1/seed-0"]["updates"]

@@ -67,11 +67,11 @@ def make_finetune(job: FinetuneJob, place: Place) -> dict[str, Any]:
 
 
 def _within(options: FitOptions, budget: int | None, model: Model) -> FitOptions:
-    """As many updates as a budget of training samples allows; the last one may go a little beyond it."""
+    """As many updates as a budget of training samples pays for."""
     if budget is None:
         return options
-    per_update = options.batch * model.passes(model.recipe, model.calls)
-    return replace(options, updates=max(1, round(budget / per_update)), epochs=None)
+    passes = model.passes(model.recipe, model.calls)
+    return replace(options, updates=options.afforded(budget, passes), epochs=None)
 
 
 def _fit(
