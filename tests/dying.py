@@ -29,4 +29,3 @@ def dying(folder):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     dying(Path(sys.argv[1]))
-    torch.distributed.destroy_process_group()

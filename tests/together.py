@@ -6,6 +6,8 @@ import socket
 
 import torch
 
+from biasbound.train.ranks import leave
+
 
 def free_port():
     with socket.socket() as free:
@@ -17,7 +19,7 @@ def _one(rank, world, port, function, arguments):
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     function(*arguments)
-    torch.distributed.destroy_process_group()
+    leave()
 
 
 def together(function, *arguments, world=2):

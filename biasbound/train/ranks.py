@@ -6,6 +6,7 @@ of them again, and they go on from the newest checkpoint.
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from biasbound.models.weights import load_newest
 from biasbound.train.average import MovingAverage
 from biasbound.train.options import TrainOptions
 
-__all__ = ["Rank", "agreed", "distributed", "divided", "newest", "shared"]
+__all__ = ["Rank", "agreed", "distributed", "divided", "leave", "newest", "shared"]
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=14)  # others wait while the first process generates data or scores
@@ -48,7 +49,15 @@ def distributed(device: torch.device | str = "cpu") -> Rank:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo")
         _waiting.append(dist.new_group(backend="gloo", timeout=PATIENCE))
+        atexit.register(leave)
     return Rank(dist.get_rank(), dist.get_world_size())
+
+
+def leave() -> None:
+    """Part from the other processes; done at the exit, because a thread of a group that outlives Python aborts it."""
+    _waiting.clear()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def agreed(value: T) -> T:
