@@ -41,6 +41,7 @@ from biasbound.study.parsing import read_config
 from biasbound.study.stages.material import open_split
 from biasbound.study.stages.rollout import roll
 
+ROOT = Path(__file__).resolve().parents[1]
 STEPS, ROUNDS = 10, 5
 DIGITS = 7  # what single precision has
 FREE = ("title", "methods", "seeds", "train.compile", "train.evaluations", "rollout.compile", "execute")
@@ -59,7 +60,9 @@ UNREAD = ("split_total", "split_cross", "split_floor", "fsd_legacy")
 
 
 def homed(out: Path) -> None:
-    """Schedule files of methods come into the record, and all that names them names them there."""
+    """Schedule files of methods come into the record, and all that names them names them there: from the root of the
+    repository where the record stands in it, wherever that is on this machine."""
+    home = out.resolve().relative_to(ROOT) if out.resolve().is_relative_to(ROOT) else out
     for method in methods_of(read_config(out / "config.yaml").methods).values():
         if method.file is None:
             continue
@@ -67,7 +70,7 @@ def homed(out: Path) -> None:
         if not new.exists():
             shutil.copy(method.file, new)
         for path in [p for p in out.rglob("*") if p.suffix in (".json", ".yaml")]:
-            path.write_text(path.read_text().replace(f"{method.file}", new.as_posix()))
+            path.write_text(path.read_text().replace(f"{method.file}", (home / new.name).as_posix()))
 
 
 def milliseconds(run: Path) -> dict[str, float]:

@@ -73,14 +73,12 @@ def searched(record: Path) -> Iterator[Bar]:
     """A searched ladder over the best fixed or published schedule with the same network, target and prediction, one step."""
     for flow, (most, paper) in SEARCHED.items():
         rows, one = table_rows(flow, record), errors(flow)["one step"]
-        ours, theirs = (
-            [m for m in labels(rows, k) if method(m).residual and not tuned(m)] for k in ("ours", "fixed schedule")
-        )
+        ours, theirs = ([m for m in labels(rows, k) if not tuned(m)] for k in ("ours", "fixed schedule"))
         for way in dict.fromkeys(map(_way, ours)):
             own, other = (best(rows, (m for m in group if _way(m) == way), *one) for group in (ours, theirs))
             if own and other:
                 ratio = own[1].median / other[1].median
-                what = f"searched over fixed schedule, {', '.join(filter(None, way[::-1]))}, one step"
+                what = f"searched over fixed schedule, {', '.join(filter(None, way))}, one step"
                 of = f"{own[0]} over {other[0]}"
                 yield Bar(what, flow, f"{ratio:.2f}", f"≤ {most} (paper {paper})", ratio <= most, of)
 
@@ -97,10 +95,10 @@ def few(record: Path) -> Iterator[Bar]:
             yield Bar(what, flow, f"{ratio:.2f}", f"≤ {most} (paper {paper})", ratio <= most, of)
 
 
-def _way(label: str) -> tuple[str, str]:
-    """Network and prediction."""
+def _way(label: str) -> tuple[str, str, str]:
+    """Prediction, network and target; the usual network and the residual target go without saying."""
     made = method(label)
-    return made.network, made.prediction
+    return made.prediction, made.network, "" if made.residual else "plain target"
 
 
 def grown(record: Path) -> Iterator[Bar]:

@@ -14,6 +14,7 @@ import yaml
 import biasbound
 from biasbound.metrics.intervals import Interval
 from biasbound.metrics.rows import About, read_rows, select, write_rows
+from biasbound.study.graph import methods_of
 from biasbound.study.parsing import read_config
 from biasbound.study.rescore import read_record
 
@@ -54,6 +55,14 @@ def test_a_record_has_every_method_and_seed_of_its_config(folder):
     assert {(r.method, r.seed) for r in rows} - {("persistence", config.seeds[0])} <= wanted
     ledgers = {r.ledger for r in rows if r.ledger}
     assert max(ledgers) <= 1.02 * min(ledgers)
+
+
+@each_record
+def test_schedule_files_of_a_record_stand_in_it_on_any_machine(folder):
+    for method in methods_of(read_config(folder / "config.yaml").methods).values():
+        if method.file is not None:
+            assert method.file.parent == folder.relative_to(ROOT)
+            assert (ROOT / method.file).is_file()
 
 
 @each_record
