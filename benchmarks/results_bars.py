@@ -84,10 +84,12 @@ def searched(record: Path) -> Iterator[Bar]:
 
 
 def few(record: Path) -> Iterator[Bar]:
-    """The same over published schedules of the panel, each with as few levels as a ladder, that networks were trained on."""
+    """The same over published schedules of the panel, each with as few levels as a ladder, that networks were trained on,
+    with samples drawn alike over levels or most of them at the lowest, as a ladder that grows has them."""
     for flow, (most, paper) in SEARCHED.items():
         rows, one = retrained(flow, record), errors(flow)["one step"]
-        published = [m for m in labels(rows, "fixed schedule") if m.endswith("-v-residual") and not m.startswith(OWN)]
+        tried = [m for m in labels(rows, "fixed schedule") if m.endswith(("-v-residual", "-v-residual-focus"))]
+        published = [m for m in tried if not m.startswith(OWN)]
         ours, theirs = best(table_rows(flow, record), ["adaptive-v-residual"], *one), best(rows, published, *one)
         if ours and theirs:
             ratio = ours[1].median / theirs[1].median

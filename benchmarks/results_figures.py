@@ -165,14 +165,14 @@ def _below(axes: Axes, columns: int) -> None:
 def _retrained(axes: Axes, ladders: Sequence[dict[str, Any]], rows: Sequence[Row], score: tuple[str, int]) -> bool:
     """Methods whose label begins with a schedule's name and calls, and the searched ladder; False where there is none.
 
-    Schedules that have the same levels for a number of calls share a training. The panel's networks have v-prediction,
-    and so has the ladder beside them.
+    Schedules that have the same levels for a number of calls share a training, in which levels are drawn alike. The
+    panel's networks have v-prediction, and so has the ladder beside them.
     """
     names = list(dict.fromkeys(row["schedule"] for row in ladders))
     found: dict[str, dict[int, float]] = {}
     for label in labels(rows):
         told, q = RETRAINED.match(label), quartiles(rows, label, *score)
-        if told and q:
+        if told and q and not label.endswith("-focus"):
             found.setdefault(told[1], {})[int(told[2])] = q.median
     if not found:
         return False

@@ -157,12 +157,17 @@ def test_a_network_that_no_peer_has_wins_no_bar_over_peers(scripts, tmp_path):
 
 def test_a_ladder_is_compared_with_published_schedules_of_few_levels_too(scripts, tmp_path):
     bars = sys.modules["results_bars"]
-    made(tmp_path / "ks", {"adaptive-v-residual": [1.0, 3.0, 2.0]})
     others = {"cosine-2-v-residual": [4.0], "ays-2-v-residual": [5.0], "greedy-2-v-residual": [1.0]}
-    made(tmp_path / "panel-ks", {**others, "cosine-2-scaled-residual": [1.0]})
-    assert [(b.figure, b.of, b.reached) for b in bars.few(tmp_path)] == [
-        ("0.50", "adaptive-v-residual over cosine-2-v-residual", False)
-    ]
+    for focused, figure, of in (
+        ({}, "0.50", "cosine-2-v-residual"),
+        ({"ays-2-v-residual-focus": [2.5]}, "0.80", "ays-2-v-residual-focus"),
+    ):
+        folder = tmp_path / figure
+        made(folder / "ks", {"adaptive-v-residual": [1.0, 3.0, 2.0]})
+        made(folder / "panel-ks", {**others, **focused, "cosine-2-scaled-residual": [1.0]})
+        assert [(b.figure, b.of, b.reached) for b in bars.few(folder)] == [
+            (figure, f"adaptive-v-residual over {of}", False)
+        ]
 
 
 def test_an_error_that_twice_the_samples_halve_has_not_converged(scripts, tmp_path):
