@@ -245,7 +245,7 @@ def _telling(rows: Sequence[Row], flow: str) -> list[str]:
     ours = labels(rows, "ours")
     groups += [[m for m in ours if not m.endswith("-proxy")], [m for m in ours if m.endswith("-proxy")]]
     found = [one[0] for group in groups if (one := best(rows, group, *chosen))]
-    found += [one[0]] if (one := best(rows, [m for m in ours if "residual" in m], "fsd")) else []
+    found += [one[0]] if (one := best(rows, ours, "fsd")) else []
     return list(dict.fromkeys(found))
 
 
