@@ -35,6 +35,8 @@ from record import circumstances
 from biasbound.metrics.rows import Row, read_rows, write_rows
 from biasbound.models.emulator import load
 from biasbound.models.method import GUESSES, order_of
+from biasbound.report.figures_search import SHOWN_TIMES
+from biasbound.report.pictures import evenly
 from biasbound.study.config import RolloutConfig
 from biasbound.study.graph import methods_of
 from biasbound.study.parsing import read_config
@@ -56,7 +58,7 @@ CURVES = (
     "06-*/*/seed-*/gradients.json",
 )
 DRAWN = ("chain.jsonl", "log.jsonl")
-UNREAD = ("split_total", "split_cross", "split_floor", "fsd_legacy")
+UNREAD = ("split_total", "split_cross", "split_floor", "fsd_legacy", "vrmse")
 
 
 def homed(out: Path) -> None:
@@ -163,12 +165,13 @@ def shortened(row: Row) -> Row:
 
 
 def copied(path: Path, target: Path) -> None:
-    """A file of a run; of the long lists that only figures are drawn from, with fewer digits."""
+    """A file of a run; of the long lists that only figures are drawn from, what they show, with fewer digits."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if path.name not in DRAWN:
         shutil.copy(path, target)
         return
-    packed(target, (json.loads(line, parse_float=lambda told: digits(float(told))) for line in path.open()))
+    lines = [json.loads(line, parse_float=lambda told: digits(float(told))) for line in path.open()]
+    packed(target, [lines[i] for i in evenly(len(lines), SHOWN_TIMES)] if path.name == "chain.jsonl" else lines)
 
 
 def packed(path: Path, lines: Iterable[Any]) -> None:
