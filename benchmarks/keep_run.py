@@ -3,8 +3,7 @@
 Copies the rows, the config, the searched schedules, the schedule files of methods, and the provenance of every unit
 (commit, machine, seed, times); with --curves also what was measured during search, training and evaluation, from which
 figures are drawn; with --emulators the emulators too, which `biasbound evaluate` scores again, both of all seeds or of
-those given; with --speed the milliseconds of CPU time that a step of one trajectory takes on one thread, for every
-method, as speed.json.
+those given. What `step_speed.py` measured of records comes along.
 
 Several runs, or records that were kept before, become one record with all their methods and seeds. Their configs may
 differ in methods, seeds, title and in fields that change no result; a method and seed may be in one of them only, unless
@@ -20,31 +19,23 @@ import functools
 import json
 import re
 import shutil
-import statistics
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 from record import circumstances
 
 from biasbound.metrics.rows import Row, read_rows, write_rows
-from biasbound.models.emulator import load
 from biasbound.models.method import GUESSES, order_of
 from biasbound.report.figures_search import SHOWN_TIMES
 from biasbound.report.pictures import evenly
-from biasbound.study.config import RolloutConfig
 from biasbound.study.graph import methods_of
 from biasbound.study.parsing import read_config
-from biasbound.study.stages.material import open_split
-from biasbound.study.stages.rollout import roll
 
 ROOT = Path(__file__).resolve().parents[1]
-STEPS, ROUNDS = 10, 5
 DIGITS = 7  # what single precision has
 FREE = ("title", "methods", "seeds", "train.compile", "train.evaluations", "rollout.compile", "execute")
 CURVES = (
@@ -73,25 +64,6 @@ def homed(out: Path) -> None:
             shutil.copy(method.file, new)
         for path in [p for p in out.rglob("*") if p.suffix in (".json", ".yaml")]:
             path.write_text(path.read_text().replace(f"{method.file}", (home / new.name).as_posix()))
-
-
-def milliseconds(run: Path) -> dict[str, float]:
-    """Of a step, for each method that has an emulator: the median of rounds after one that warms up."""
-    torch.set_num_threads(1)
-    test, found = open_split(run / "01-data", "test"), {}
-    options = RolloutConfig(trajectories=1, steps=STEPS)
-    for label, method in methods_of(read_config(run / "config.yaml").methods).items():
-        places = sorted(run.glob(f"0[34]-*/{method.emulated.label}/seed-*/emulator"))
-        if label in GUESSES or not places:
-            continue
-        emulator, taken = load(places[0]), []
-        method.sampled(emulator.model)
-        for _ in range(1 + ROUNDS):
-            begun = time.process_time()
-            roll(emulator, test, options)
-            taken.append((time.process_time() - begun) * 1e3 / STEPS)
-        found[label] = round(statistics.median(taken[1:]), 3)
-    return found
 
 
 def joined(configs: Sequence[dict[str, Any]], merged: Sequence[str] = ()) -> dict[str, Any]:
@@ -171,7 +143,9 @@ def copied(path: Path, target: Path) -> None:
         shutil.copy(path, target)
         return
     lines = [json.loads(line, parse_float=lambda told: digits(float(told))) for line in path.open()]
-    packed(target, [lines[i] for i in evenly(len(lines), SHOWN_TIMES)] if path.name == "chain.jsonl" else lines)
+    if lines and path.name == "chain.jsonl":
+        lines = [lines[i] for i in evenly(len(lines), SHOWN_TIMES)]
+    packed(target, lines)
 
 
 def packed(path: Path, lines: Iterable[Any]) -> None:
@@ -219,13 +193,9 @@ def kept(given: argparse.Namespace, out: Path) -> None:
     if given.emulators:
         (out / "kept.json").write_text(json.dumps({"seeds": given.emulators}) + "\n")
     told = [json.loads(p.read_text()) for run in given.runs if (p := run / "speed.json").exists()]
-    if given.speed:
-        measured = [{"milliseconds": milliseconds(run)} for run in given.runs if (run / "01-data").exists()]
-        told = [*measured, *told] if given.replace else [*told, *measured]
     if told:
         speed = {label: ms for each in reversed(told) for label, ms in each["milliseconds"].items()}  # the first told
-        about = circumstances("torch") if given.speed else {k: v for k, v in told[0].items() if k != "milliseconds"}
-        (out / "speed.json").write_text(json.dumps({"milliseconds": speed, **about}, indent=1) + "\n")
+        (out / "speed.json").write_text(json.dumps({**told[0], "milliseconds": speed}, indent=1) + "\n")
     owner: dict[tuple[str, ...], Path] = {}
     for run in given.runs:
         for path in (path for pattern in patterns(given) for path in sorted(run.glob(pattern))):
@@ -246,7 +216,6 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--curves", action="store_true")
     parser.add_argument("--emulators", type=int, nargs="*", metavar="SEED", help="of these seeds, or of all")
-    parser.add_argument("--speed", action="store_true")
     parser.add_argument("--merge", nargs="*", default=[], metavar="FIELD", help="may differ; the last run's is kept")
     parser.add_argument("--replace", action="store_true", help="of a method and seed in two runs, keep the first")
     parser.add_argument("--rescored", type=Path, metavar="FOLDER", help="rows of this folder instead")

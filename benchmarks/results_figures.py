@@ -69,11 +69,11 @@ def calls(record: Path) -> Figure | None:
             seen[of] += 1
             _points(axes, rows, group, errors(flow)["one step"], {**shown, "label": name})
         finish(axes, x="network calls a step", y=f"one step, {units(flow)}", title=FLOWS[flow], log="xy", legend=False)
-        _beside(axes)
+        _at_the_right(axes)
     return figure
 
 
-def _beside(axes: Axes) -> None:
+def _at_the_right(axes: Axes) -> None:
     """A legend of many methods: two columns at the right of the axes, no longer than they are high."""
     axes.legend(
         loc="upper left", bbox_to_anchor=(1.0, 1.02), ncols=2, fontsize=6.5, frameon=False, columnspacing=1.0,
